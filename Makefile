@@ -49,14 +49,15 @@ test: venv servers $(OCFL_STAMP) ## Run every check, then every test, on real se
 	$(MAKE) --no-print-directory check; checked=$$?; wait $$compiling; exit $$checked
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-check: venv ## Check format, lint, types, imports, and that the generated docs are current
+check: venv ## Check format, lint, types, imports, the words of texts, and that the generated docs are current
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_docs.py --check
+	$(BIN)/python tools/english.py
 
-format: venv ## Format the code and mend what the linter can mend
+format: venv ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -67,12 +68,14 @@ docs: venv ## Write the generated pages of the docs, and build the site in docs/
 links: venv ## Ask every address beyond the site that the docs name
 	$(BIN)/sphinx-build -W --keep-going -q -b linkcheck docs docs/_build/links
 
-pages: venv servers ## Run what the pages tell to type, and write down what it prints now (as root)
+pages: venv servers ## Run the commands of the pages, and write down what they print now (as root)
 	HEADGATE_RENEW_PAGES=1 $(BIN)/pytest tests/docs/test_pages.py tests/docs/test_api_examples.py -n $(WORKERS)
 	$(BIN)/python tools/generate_docs.py
 
-transitions: venv servers ## Take every row of the queue's tables on every store, and note it for the docs
-	HEADGATE_TRANSITIONS=docs/reference/transitions.json $(BIN)/pytest tests/contract/test_queue_table.py tests/contract/test_queue_crashes.py -n $(WORKERS)
+transitions: venv servers ## Take every row of the state tables on every store, and note it for the docs
+	HEADGATE_TRANSITIONS=1 $(BIN)/pytest tests/contract/test_locks_table.py tests/contract/test_ledger_rows.py \
+		tests/contract/test_queue_table.py tests/contract/test_queue_crashes.py -k "every_row or a_row_has or rows_of_the_new or is_held" -n $(WORKERS)
+	$(BIN)/python tools/generate_docs.py
 
 screenshots: venv ## Photograph every page of the dashboard on a crowded store, and renew the picture of the README
 	$(BIN)/python tools/screenshots.py docs/_build/screenshots --store docs/_build/crowd
@@ -125,7 +128,7 @@ wheel: venv $(AUDIT_STAMP) ## Build the wheel and its bill of materials (Cyclone
 audit: $(AUDIT_STAMP) ## Look up known vulnerabilities of every package in the lock files; needs the network
 	$(AUDIT_VENV)/bin/python tools/audit.py requirements-runtime.lock requirements.lock requirements-audit.lock
 
-lock: $(BIN)/python ## Write the lock files anew from pyproject.toml
+lock: $(BIN)/python ## Write the lock files again from pyproject.toml
 	$(PIP_INSTALL) uv
 	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements.lock
 	echo ocfl-py | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --quiet \

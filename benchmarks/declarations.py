@@ -23,9 +23,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.harness import ROUNDS, table
-from headgate.core.ledger import Kind, Row
-from headgate.core.locks import Lock, Mode
-from headgate.core.wire import parse, plain
+from headgate.core.ledger.model import Kind, Row
+from headgate.core.locks.model import Lock, Mode
+from headgate.core.values.wire import parse, plain
 
 REQUESTS, WHOLE_REQUESTS = 1500, 200
 TIMES = {"a lock": 3000, "100 chunks": 60}
@@ -43,9 +43,9 @@ def direct_app() -> App:
     """Our routes on Starlette: what a route needs is found out once."""
     from starlette.applications import Starlette
 
-    from headgate.http.bodies import Bodies
-    from headgate.http.direct import Direct
-    from headgate.http.limits import Limits
+    from headgate.http.api.direct import Direct
+    from headgate.http.limits.bodies import Bodies
+    from headgate.http.limits.bounds import Limits
 
     acquire, release = _functions()
     app = Starlette(routes=[Direct("POST", "/locks", acquire), Direct("DELETE", "/locks/{lock_id}", release)])
@@ -233,7 +233,7 @@ def wire() -> None:
             coder: _timed(TIMES[name], partial(read, shape, written[coder])) for coder, (_, read) in coders().items()
         }
         _compare(f"read {name}, µs", reading)
-    _compare("import, ms", {"core.wire": _importing("headgate.core.wire"),
+    _compare("import, ms", {"core.wire": _importing("headgate.core.values.wire"),
                             **{name: _importing(name) for name in coders() if name != "core.wire"}})  # fmt: skip
 
 

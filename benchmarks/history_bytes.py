@@ -13,7 +13,7 @@ import headgate
 from benchmarks.harness import table
 from benchmarks.places import places
 from headgate import Gate
-from headgate.stores.sql.engine import Database
+from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.opening import open_database
 
 PAIRS = 2000

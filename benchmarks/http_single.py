@@ -5,7 +5,7 @@ two calls share a commit.
 from __future__ import annotations
 
 from headgate.cli.main import main
-from headgate.stores.sql.dialects.sqlite import Sqlite
+from headgate.stores.sql.dialects.sqlite.dialect import Sqlite
 
 if __name__ == "__main__":
     Sqlite.side_by_side = 1

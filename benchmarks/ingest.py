@@ -27,7 +27,7 @@ import headgate
 from benchmarks import ingest_io
 from benchmarks.harness import table
 from benchmarks.places import Places, places
-from headgate.core.queue import Batch
+from headgate.core.queue.model import Batch
 from headgate.gate import Gate
 
 REGISTRY = "http://uc3.cdlib.org/registry/ingest/manifest"

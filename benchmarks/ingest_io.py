@@ -23,11 +23,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.harness import table
-from headgate.ingest.download import Options, Wanted, download
-from headgate.ingest.fetch import Fetcher
-from headgate.ingest.guard import Rules
-from headgate.ingest.ocfl import OcflStorage
-from headgate.ingest.storage import Change, NewFile, Note
+from headgate.ingest.sources.download import DownloadOptions, Wanted, download
+from headgate.ingest.sources.fetch import Fetcher
+from headgate.ingest.sources.guard import Rules
+from headgate.ingest.storage.ocfl import OcflStorage
+from headgate.ingest.storage.port import NewFile, Note, ObjectChange
 
 MIB = 1 << 20
 
@@ -116,11 +116,11 @@ def _ingest(folder: Path, port: int, digest: str) -> None:
     rules = Rules(frozenset({"http"}), frozenset({port}), private_networks=("127.0.0.1/32",))
     wanted = [Wanted(f"http://127.0.0.1:{port}/", "file.bin", digests={"sha256": digest})]
     with Fetcher(rules) as fetcher:
-        outcome = download(fetcher, wanted, folder / "producer", folder / "parts", options=Options())
+        outcome = download(fetcher, wanted, folder / "producer", folder / "parts", options=DownloadOptions())
     (fetched,) = outcome.fetched
     storage = OcflStorage(folder / "storage")
     file = NewFile(folder / "producer" / fetched.name, fetched.size, fetched.digests)
-    storage.put_version("ark:/99999/bench", Change({fetched.name: file}), Note("bench", datetime.now(UTC)))
+    storage.put_version("ark:/99999/bench", ObjectChange({fetched.name: file}), Note("bench", datetime.now(UTC)))
 
 
 def _serve(listener: socket.socket, source: Path) -> None:

@@ -16,13 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 import headgate
-from headgate.core.queue import work_states
+from headgate.core.queue.model import work_states
 from headgate.daemon_wiring import daemon_rounds, ingest_handlers
-from headgate.daemons.consumers import Consumer, Pace, Post
+from headgate.daemons.consumers import Consumers, Pace, Post
 from headgate.daemons.names import CONSUMERS
 from headgate.daemons.rounds import run_together
 from headgate.gate import Gate
-from headgate.stores.sql.engine import Database
+from headgate.stores.sql.database.engine import Database
 
 CALLS = ("write", "write_through", "read", "single", "single_once")
 
@@ -71,7 +71,7 @@ def main() -> None:
         setattr(Database, name, clock.counted("store", getattr(Database, name)))
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     with headgate.connect(url, **json.loads(settings)) as gate:
-        consumer = Consumer(gate.queue, posts_of(gate, clock, int(workers)), Pace(60.0, 0.2, 10.0), stop)
+        consumer = Consumers(gate.queue, posts_of(gate, clock, int(workers)), Pace(60.0, 0.2, 10.0), stop)
         rounds = daemon_rounds(gate, ["batch-watcher", "messenger"], 0.5)
         consumer.start()
         run_together(rounds, stop)

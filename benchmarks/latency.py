@@ -23,14 +23,14 @@ from benchmarks import http, ledger, locks
 from benchmarks.harness import Step, table
 from benchmarks.places import Places, places
 from headgate import Gate
-from headgate.service.locks import Locks
+from headgate.service.locks.use_cases import Locks
 
 ROUNDS = 40
 CALLS = 20
 WAKES = 3
-#: A waiter that has a place in the queue is asleep after so long.
+#: A waiter that has a place in the queue is asleep after this long.
 ASLEEP_SECONDS = 0.02
-#: A waiter for a chunk or an item, which has no place in a queue, is asleep after so long: on MariaDB after a rest.
+#: A waiter for a chunk or an item, which has no place in a queue, is asleep after this long: on MariaDB after a rest.
 NEWS_SECONDS = 0.6
 #: Rounds of wake-ups through the service, and what they may cost against those without it.
 WOKEN_ROUNDS, WOKEN_TARGET = 10, 2.0

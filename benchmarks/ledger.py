@@ -18,7 +18,7 @@ import headgate
 from benchmarks import ledger_bulk, ledger_growth, ledger_peers, ledger_raw
 from benchmarks.harness import Step, compare, table, verdict
 from benchmarks.places import Places, places
-from headgate.stores.sql.dialects.sqlite import Sqlite
+from headgate.stores.sql.dialects.sqlite.dialect import Sqlite
 
 #: Waiting chunks, more than a run takes.
 WAITING = 60_000

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import headgate
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.statement import Statement
 
 JOBS = ("clean", "join", "report")
 DATASETS = ("raw", "tidy", "joined", "told")

@@ -100,7 +100,7 @@ end"""
 
 def mariadb_pair(url: str, count: int) -> Step:
     """An update gives nothing back there: a routine makes one trip of the claim."""
-    from headgate.stores.sql.dialects.mysql import Mysql
+    from headgate.stores.sql.dialects.mysql.dialect import Mysql
 
     cursor = Mysql(url).connect().cursor()
     cursor.execute(f"create table raw_chunk ({COLUMNS}, index raw_next (status, place)) engine=InnoDB")

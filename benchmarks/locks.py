@@ -76,7 +76,7 @@ def raw_postgresql(url: str) -> Step:
 
 def raw_mariadb(url: str) -> Step:
     """One row in, one row out."""
-    from headgate.stores.sql.dialects.mysql import Mysql
+    from headgate.stores.sql.dialects.mysql.dialect import Mysql
 
     cursor = Mysql(url).connect().cursor()
     cursor.execute("drop table if exists raw")
@@ -354,7 +354,7 @@ def raw_collection(places: Places, name: str, *, out: bool) -> Step:
 
         cursor, kind = psycopg.connect(places.postgresql(), autocommit=True).cursor(), "text"
     else:
-        from headgate.stores.sql.dialects.mysql import Mysql
+        from headgate.stores.sql.dialects.mysql.dialect import Mysql
 
         cursor, kind = Mysql(places.mariadb()).connect().cursor(), "varchar(40)"
     cursor.execute(f"create table raw (id {kind} primary key, client varchar(255), token bigint)")

@@ -17,9 +17,9 @@ from itertools import cycle
 import headgate
 from benchmarks.harness import ROUNDS, Result, Step, compare, table, verdict
 from benchmarks.places import Places, places
-from headgate.core.queue import forward_event, work_states
-from headgate.core.states import INGEST_JOB
-from headgate.service.queue import Queue
+from headgate.core.queue.model import forward_event, work_states
+from headgate.core.tables.states import INGEST_JOB
+from headgate.service.queue.use_cases import Queue
 
 STATES = work_states(INGEST_JOB)
 #: Jobs in a store whose steps are counted: more than a run can end.

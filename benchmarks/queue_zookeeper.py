@@ -199,7 +199,7 @@ def _newcomer(url: str) -> float:
         return time.perf_counter() - began
 
 
-def verdict(met: bool) -> str:  # noqa: FBT001 - what it tells
+def verdict(met: bool) -> str:  # noqa: FBT001 - what it shows
     """Whether a figure meets its target."""
     return "ok" if met else "MISSED"
 

@@ -16,11 +16,12 @@ from typing import Any
 import headgate
 from benchmarks.harness import table, verdict
 from benchmarks.places import places
-from headgate.core.locks import lock_id, resource_digest
-from headgate.stores.sql.dialects.base import Columns
-from headgate.stores.sql.engine import Database, Transaction
+from headgate.core.locks.model import lock_id, resource_digest
+from headgate.stores.sql.database.dialect import Columns
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.opening import open_database
-from headgate.stores.sql.statement import Statement
 
 EXPIRED = 100_000
 AT_ONCE = 5000

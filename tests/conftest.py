@@ -1,7 +1,6 @@
 """Fixtures for every test: real servers, and a fresh empty store on each."""
 
 import gc
-import json
 import os
 import random
 import shutil
@@ -22,10 +21,12 @@ from tests.ensemble import ZooKeeperEnsemble
 from tests.figures import FigureBook, Report, told
 from tests.servers import PrivateServer
 from tests.shared_servers import ServerPool, Servers, ask_owner, in_ci, start_ensemble, start_private
+from tests.transitions import TransitionBook
 from tests.waiting import PATIENT
 
 SQL_STORES = ["sqlite", "postgresql", "mariadb"]
 STORES = [*SQL_STORES, "zookeeper"]
+TRANSITIONS = Path(__file__).parents[1] / "docs/reference/transitions.json"
 
 POOL = pytest.StashKey[ServerPool]()
 
@@ -38,7 +39,7 @@ MEMORY_NEEDED = 2 * 2**30
 hypothesis.settings.register_profile("headgate", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("headgate")
 # hypothesis watches the generator that all share. Every living client of kazoo draws from it with each ping, from a
-# thread of its own, whatever test runs meanwhile: it gets one for itself, so that whoever else draws is noticed.
+# thread of its own, whatever test runs meanwhile: it gets one for itself, so that any other draw is noticed.
 for _module in (kazoo.protocol.connection, kazoo.retry):
     _module.random = random.Random()
 
@@ -139,6 +140,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _keep_files_in_memory()
         _compile_quickly()
         config.stash[POOL] = ServerPool()
+        writes = "HEADGATE_TRANSITIONS" in os.environ
+        config.pluginmanager.register(TransitionBook(TRANSITIONS, STORES, writes=writes))
     if path := os.environ.get("HEADGATE_FIGURES"):
         config.pluginmanager.register(FigureBook(Path(path), keeps=not is_worker(config)))
 
@@ -172,7 +175,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     show_figures(terminalreporter)
-    note_transitions(terminalreporter)
     reasons = skip_reasons(config)
     if reasons:
         consequence = "the run FAILS, for CI is set" if in_ci() else "with CI set the run would fail"
@@ -190,26 +192,6 @@ def show_figures(reporter: Any) -> None:
         for node, figures in found:
             test = node.rpartition("::")[2].partition("[")[0].removeprefix("test_")
             reporter.line(f"{test}: " + ", ".join(f"{name} {value}" for name, value in figures.items()))
-
-
-def note_transitions(reporter: Any) -> None:
-    """Which rows of the tables the run took, and on which stores: shown, and written down where that is asked for."""
-    taken: dict[str, dict[str, list[str]]] = {}
-    for report in reporter.stats.get("passed", []):
-        for name, row in report.user_properties:
-            if name == "transition":
-                machine, _, words = row.partition(": ")
-                for store in (store for store in STORES if f"[{store}" in report.nodeid):  # A service is none.
-                    taken.setdefault(machine, {}).setdefault(words, []).append(store)
-    if not taken:
-        return
-    reporter.section("transitions taken")
-    for machine, rows in sorted(taken.items()):
-        counts = [f"{store} {sum(store in found for found in rows.values())}" for store in STORES]
-        reporter.line(f"{machine}: {', '.join(counts)}")
-    if path := os.environ.get("HEADGATE_TRANSITIONS"):
-        noted = {machine: {row: sorted(found) for row, found in rows.items()} for machine, rows in taken.items()}
-        Path(path).write_text(json.dumps(noted, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def skip_reasons(config: pytest.Config) -> dict[str, int]:

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
-from headgate.stores.sql.dialects.mysql import MysqlConnection
+from headgate.stores.sql.dialects.mysql.dialect import MysqlConnection
 
 CONNECT_SECONDS = 10
 

@@ -71,7 +71,7 @@ class Link:
 
 
 class Proxy:
-    """Passes everything on until told otherwise. Many connections; each direction can be broken on its own."""
+    """Passes everything on by default. Many connections; each direction can be broken on its own."""
 
     def __init__(self, target: str | tuple[str, int], alter: Callable[[bytes], bytes] | None = None) -> None:
         """`alter` changes the bytes that flow to the server, and must keep their number."""
@@ -295,7 +295,7 @@ class FrameProxy(Proxy):
         super().__init__(target)
 
     def lose_answer_to(self, kind: int, skip: int = 0) -> None:
-        """The next request of that kind, after so many, reaches the server; its answer and connection are lost."""
+        """The next request of that kind, after this many, reaches the server; its answer and connection are lost."""
         self.lost.clear()
         self._skip = skip
         self._lose = kind
@@ -345,7 +345,7 @@ def _close(end: socket.socket, *, reset: bool = False) -> None:
     """Close it, and wake the thread that reads from it, which closing alone does not do."""
     with suppress(OSError):
         if reset and end.fileno() >= 0:
-            # Connecting to no family is how Linux resets a connection at once, whoever else uses the descriptor.
+            # Connecting to no family is how Linux resets a connection at once, no matter who else uses the descriptor.
             ctypes.CDLL(None).connect(end.fileno(), bytes(16), 16)
         end.shutdown(socket.SHUT_RDWR)
     end.close()

@@ -79,7 +79,7 @@ class Pair(Throwaway):
                 server.discard()
 
     def fail_over(self) -> str:
-        """The primary dies, and the standby takes over. Gives the URL of its server."""
+        """The primary dies, and the standby takes over. Returns the URL of its server."""
         self.primary.kill()
         self._promote()
         assert self.standby is not None
@@ -107,7 +107,7 @@ class Pair(Throwaway):
 
 
 class PostgreSQLPair(Pair):
-    """Streaming replication, asynchronous unless told otherwise."""
+    """Streaming replication, asynchronous by default."""
 
     kind = "postgresql"
 

@@ -38,7 +38,7 @@ PORTS = range(15_000, 32_000)
 
 
 class Unavailable(Exception):
-    """This kind of server cannot be had here; the text says what is missing and how to get it."""
+    """This kind of server is not available here; the text says what is missing and how to get it."""
 
 
 class ServerFailed(Exception):
@@ -422,7 +422,7 @@ class ZooKeeper(PrivateServer):
     def _command(self) -> list[str]:
         properties = {
             "zookeeper.forceSync": "yes",
-            "zookeeper.preAllocSize": 4096,  # KiB of transaction log claimed at once; 64 MiB unless told
+            "zookeeper.preAllocSize": 4096,  # KiB of transaction log claimed at once; 64 MiB by default
             "zookeeper.root.logger": "WARN,CONSOLE",
         }
         return [

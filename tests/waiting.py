@@ -4,9 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from headgate.core.tickets import Ticket
-from headgate.stores.base import LockStore
+from headgate.core.locks.tickets import Ticket
 from headgate.stores.options import StoreOptions
+from headgate.stores.ports.locks import LockStore
 
 PATIENCE_SECONDS = 30.0
 POLL_SECONDS = 0.01

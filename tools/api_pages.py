@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from headgate.core import describe
-from headgate.core.scopes import SCOPES
+from headgate.core.access.scopes import SCOPES
+from headgate.core.tables import describe
+from headgate.http.api.description import openapi
 from headgate.http.app import API
-from headgate.http.description import openapi
 from headgate.http.errors import PROBLEMS
 
 #: What a service answered, noted by `make pages`.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.core.describe import table
+from headgate.core.tables.describe import table
 
 BEGIN, END = "<!-- evidence: made by `make docs` from torture.json -->", "<!-- end of evidence -->"
 HEADINGS = ("test", "what was done", "on", "faults", "calls", "violations", "worst time", "when")
@@ -24,7 +24,7 @@ WRONGS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How a test's figures are told."""
+    """How a test's figures are shown."""
 
     did: str
     faults: str = ""
@@ -93,7 +93,7 @@ ROWS = {
     "test_a_service_that_is_killed_loses_nothing_and_does_nothing_twice": Row(
         "the service is killed under eight callers", "{kills} SIGKILL", "{answers} answers, {claims} claims"
     ),
-    "test_one_of_two_replicas_is_killed_and_callers_go_on": Row(
+    "test_callers_continue_when_one_of_two_replicas_is_killed": Row(
         "two services behind HAProxy, killed in turn under eight callers", "{kills} SIGKILL",
         "{answers} answers, {claims} claims",
     ),
@@ -183,7 +183,7 @@ def _sum_of(records: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _store(record: dict[str, Any]) -> str:
-    """Where a test ran: the kind of store that its own name or its figures tell."""
+    """Where a test ran: the kind of store in its name or its figures."""
     inner = re.search(r"\[(.*)\]", record["test"])
     words = [record["figures"].get("store", ""), *(inner[1].split("-") if inner else ())]
     names = {"mysql": "MariaDB", "mariadb": "MariaDB", "postgresql": "PostgreSQL", "sqlite": "SQLite"}

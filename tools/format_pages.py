@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from headgate.core import describe, pipeline_keys
-from headgate.core.pipeline_keys import Key
-from headgate.ingest import manifest, payload_types
-from headgate.ingest.manifest import Entry, Layout
-from headgate.service.queue_checks import METADATA, TYPES
+from headgate.core.ledger import pipeline_keys
+from headgate.core.ledger.pipeline_keys import Key
+from headgate.core.tables import describe
+from headgate.ingest.formats import manifest
+from headgate.ingest.formats.manifest import ManifestEntry, ManifestLayout
+from headgate.ingest.steps import new_jobs as payload_types
+from headgate.service.queue.checks import METADATA, TYPES
 
 #: A pipeline file with every key; a test defines it.
 PIPELINE = """\
@@ -92,10 +94,10 @@ def manifests_page() -> str:
     return "\n".join(parts)
 
 
-def example(layout: Layout) -> bytes:
+def example(layout: ManifestLayout) -> bytes:
     """A manifest of that kind with one row."""
     name = NAMES[layout.payload]
-    entry = Entry(
+    entry = ManifestEntry(
         url="" if layout is manifest.CONTENTS else f"https://example.org/{name}", name=name, algorithm="sha256",
         digest=hashlib.sha256(b"Call me Ishmael.\n").hexdigest(), size=17, local=("melville-1",),
         creator="Herman Melville", title="Moby Dick", date="1851",

@@ -17,15 +17,18 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from headgate import settings
-from headgate.cli.failures import EXIT_CODES, MEANINGS
+from headgate.cli.terminal.failures import EXIT_CODES, MEANINGS
 from headgate.cli.tree import root
-from headgate.core import describe, diagram, errors
-from headgate.core.machine import Machine
-from headgate.core.states import MACHINES
+from headgate.core import errors
+from headgate.core.tables import describe, diagram
+from headgate.core.tables.machine import Machine
+from headgate.core.tables.states import MACHINES
 from headgate.http import metrics
-from headgate.ingest.profile import Profile
+from headgate.ingest.profiles.profile import Profile
 from headgate.stores.sql import schema
-from headgate.stores.zookeeper import queue_tree, tree
+from headgate.stores.sql.history_schema import KNOWN_FUNCTION, history
+from headgate.stores.zookeeper import tree
+from headgate.stores.zookeeper.queue import tree as queue_tree
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tools import api_pages
@@ -51,9 +54,8 @@ def states_page() -> str:
     parts = ["# States\n", NOTICE, "Rules are tables. These are the tables that the code executes.\n"]
     parts += ["## Who may hold a resource beside whom\n", describe.compatibility_table() + "\n"]
     for machine in MACHINES:
-        taken = _taken(machine)
         parts += [f"## {machine.name.capitalize()}\n", f"![The states of a {machine.name}]({_picture(machine)})\n"]
-        parts += [] if taken is None else [_coverage(machine, taken) + "\n"]
+        parts += [_coverage(machine, _taken(machine)) + "\n"]
         parts += [describe.machine_table(machine) + "\n"]
         parts += [f"The history records: {', '.join(machine.told)}.\n"]
     return "\n".join(parts)
@@ -63,10 +65,10 @@ def _picture(machine: Machine) -> str:
     return f"states-{machine.name.replace(' ', '-')}.svg"
 
 
-def _taken(machine: Machine) -> dict[str, list[str]] | None:
+def _taken(machine: Machine) -> dict[str, list[str]]:
     """The rows that the contract suite took, each with its stores."""
     noted: dict[str, dict[str, list[str]]] = json.loads((ROOT / TRANSITIONS).read_text(encoding="utf-8"))
-    return noted.get(machine.name)
+    return noted[machine.name]
 
 
 def states_picture(machine: Machine) -> str:
@@ -87,7 +89,8 @@ def errors_page() -> str:
     parts = ["# Errors\n", NOTICE, "All are exported from `headgate`.\n", "```text", tree, "```\n"]
     for name, kind in vars(errors).items():
         if inspect.isclass(kind) and issubclass(kind, errors.HeadgateError):
-            parts.append(f"## {name}\n\n{inspect.getdoc(kind)}\n")
+            shown = f".. autoexception:: headgate.{name}()\n   :members:\n   :show-inheritance:"
+            parts.append(f"## {name}\n\n```{{eval-rst}}\n{shown}\n```\n")
     return "\n".join([*parts, _exit_codes()])
 
 
@@ -155,13 +158,14 @@ def schema_page() -> str:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     parts = ["# Schema\n", NOTICE, "As PostgreSQL has it; the others differ only in the names of types.\n"]
     for table in schema.metadata.sorted_tables:
-        ddl = [str(CreateTable(table).compile(dialect=dialect)).strip() + ";"]
+        ddl = [KNOWN_FUNCTION.strip() + ";"] if table is history else []
+        ddl += [str(CreateTable(table).compile(dialect=dialect)).strip() + ";"]
         ddl += [
             str(CreateIndex(index).compile(dialect=dialect)).strip() + ";"
             for index in sorted(table.indexes, key=lambda i: str(i.name))
         ]
         text = "\n".join(line.rstrip() for line in "\n".join(ddl).replace("\t", "    ").splitlines())
-        parts += [f"## {table.name}\n", "```sql", text, "```\n"]
+        parts += [f"## {table.name}\n", "```postgresql", text, "```\n"]
     return "\n".join(parts)
 
 
@@ -178,7 +182,7 @@ def zookeeper_page() -> str:
     for name, queue in queues.items():
         parts += [f"## The nodes of a new queue, in the spelling `{name}`\n"]
         parts += ["```text", *(f"<chroot>{node}" for node in sorted(queue.made_at_once)), "```\n"]
-    states = queues["mrt-zk"].job_table.states[1:]
+    states = queues["mrt-zk"].rules.job.states[1:]
     rows = [(f"`{state}`", *(f"`{queue.word(state)}`" for queue in queues.values())) for state in states]
     parts += ["## The state of a job, as written in its status\n", describe.table(("state", *queues), rows) + "\n"]
     return "\n".join(parts)

@@ -10,12 +10,12 @@ echo '{"jobs": [{"payload_url": "https://example.org/a.checkm"}, {"payload_url":
 SH
 cat >fetch.sh <<'SH'
 #!/bin/sh
-# The second object cannot be fetched, until somebody mends the network.
+# The second object cannot be fetched, until the network is fixed.
 case $HEADGATE_ITEM in *2) [ -e mended ] || { echo "no route to example.org" >&2; exit 1; } ;; esac
 SH
 chmod +x split.sh fetch.sh
 
-# daemons: everything that works on the queue, until it is told to stop.
+# daemons: everything that works on the queue, until it is asked to stop.
 daemons() {
     set -- daemon --interval 0.2 --exec batch-pending=./split.sh --exec job-downloading=./fetch.sh
     for name in job-pending job-estimating job-provisioning job-processing job-recording job-notify \

@@ -12,6 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headgate.core.access.scopes import ApiToken, NewToken
+    from headgate.core.alarms import Alarm
+    from headgate.core.counts import Counts
     from headgate.core.errors import (
         AlreadyDone,
         BadManifest,
@@ -52,60 +55,174 @@ if TYPE_CHECKING:
         WorkStopped,
         WrongKey,
     )
-    from headgate.core.ledger import Claim, Dataset, Job
-    from headgate.core.locks import Lock, Mode
-    from headgate.core.queue import Batch, IngestJob
+    from headgate.core.faults import Fault
+    from headgate.core.history import Entry, Happened, HistoryPage
+    from headgate.core.inventory import (
+        Delivery,
+        Intake,
+        InventoryFile,
+        Message,
+        MessageKind,
+        ObjectVersion,
+        Recipient,
+        Recording,
+        Sender,
+        StoredObject,
+    )
+    from headgate.core.ledger.census import Tally
+    from headgate.core.ledger.model import Change, Claim, Dataset, Defined, Job, Kind, OnFailure, Port, Row, StopExit
+    from headgate.core.ledger.ordering import Order
+    from headgate.core.ledger.verdicts import Answer, Condition, Plan, Verdict
+    from headgate.core.locks.model import Blocker, Lock, Mode, Waiter
+    from headgate.core.queue.model import (
+        Batch,
+        Folder,
+        Hold,
+        Identifiers,
+        IngestJob,
+        JobCounts,
+        NewJob,
+        Place,
+        Report,
+        Submission,
+        Taken,
+    )
     from headgate.gate import Gate, connect
-    from headgate.service.guards import GuardBusy
+    from headgate.ingest.storage.port import Problem, Progress
+    from headgate.service.access.tokens import Tokens
+    from headgate.service.guards.kinds import GuardBusy, StorageGuard, StorageLock
+    from headgate.service.history import History
+    from headgate.service.inventory import Inventory
+    from headgate.service.leases.renewal import ClaimHold, ItemHold, LockHold
+    from headgate.service.ledger.job_progress import Failure, JobProgress
+    from headgate.service.ledger.use_cases import Ledger
+    from headgate.service.ledger.working import Work
+    from headgate.service.locks.use_cases import Locks
+    from headgate.service.overview.glance import Overview
+    from headgate.service.queue.outcomes import CanAbandon, CanFinish, Done, Failed, Handler, Held, NotNow, Outcome
+    from headgate.service.queue.use_cases import Queue
+    from headgate.service.secrets.use_cases import NewKey, Secrets
+    from headgate.settings import Setting, Settings
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alarm",
     "AlreadyDone",
+    "Answer",
+    "ApiToken",
     "BadManifest",
     "BadPayload",
     "BadProfiles",
     "BadValue",
     "Batch",
+    "Blocker",
+    "CanAbandon",
+    "CanFinish",
+    "Change",
     "Claim",
+    "ClaimHold",
     "ClaimLost",
     "ClaimRefused",
+    "Condition",
+    "Counts",
     "Dataset",
+    "Defined",
+    "Delivery",
+    "Done",
+    "Entry",
+    "Failed",
+    "Failure",
+    "Fault",
+    "Folder",
     "ForeignStore",
     "Gate",
     "GuardBusy",
     "HalfMoved",
+    "Handler",
+    "Happened",
     "HeadgateError",
+    "Held",
+    "History",
+    "HistoryPage",
+    "Hold",
     "HoldersUnconfirmed",
+    "Identifiers",
     "IngestJob",
+    "Intake",
     "Invalid",
+    "Inventory",
+    "InventoryFile",
+    "ItemHold",
     "ItemLost",
     "Job",
+    "JobCounts",
+    "JobProgress",
     "KeyInUse",
     "KeyReused",
+    "Kind",
+    "Ledger",
     "Lock",
+    "LockHold",
     "LockLost",
     "LockRefused",
+    "Locks",
     "Lost",
+    "Message",
+    "MessageKind",
     "MissingExtra",
     "Mode",
+    "NewJob",
+    "NewKey",
+    "NewToken",
     "NoStore",
     "NotAllowed",
+    "NotNow",
     "NotOwner",
     "ObjectRefused",
+    "ObjectVersion",
+    "OnFailure",
+    "Order",
+    "Outcome",
+    "Overview",
+    "Place",
+    "Plan",
+    "Port",
+    "Problem",
+    "Progress",
+    "Queue",
     "QueueRefused",
+    "Recipient",
+    "Recording",
     "Refused",
+    "Report",
+    "Row",
     "SchemaMismatch",
+    "Secrets",
+    "Sender",
     "ServiceRefused",
     "ServiceUnavailable",
+    "Setting",
+    "Settings",
+    "StopExit",
+    "StorageGuard",
     "StorageGuardFailed",
+    "StorageLock",
     "StoreInUse",
     "StoreMisconfigured",
     "StoreUnavailable",
+    "StoredObject",
+    "Submission",
+    "Taken",
+    "Tally",
+    "Tokens",
     "TransitionRefused",
     "Unavailable",
     "UnknownName",
+    "Verdict",
     "VersionLost",
+    "Waiter",
+    "Work",
     "WorkStopped",
     "WrongKey",
     "__version__",
@@ -113,28 +230,81 @@ __all__ = [
 ]
 
 
-#: Where the names are that are not errors.
+#: The modules of the public names that are not errors.
 _HOMES = {
-    "Gate": "gate",
-    "GuardBusy": "service.guards",
-    "connect": "gate",
-    "Lock": "core.locks",
-    "Mode": "core.locks",
-    "Claim": "core.ledger",
-    "Dataset": "core.ledger",
-    "Job": "core.ledger",
-    "Batch": "core.queue",
-    "IngestJob": "core.queue",
+    "core.alarms": ("Alarm",),
+    "core.ledger.census": ("Tally",),
+    "core.ledger.verdicts": ("Answer", "Condition", "Plan", "Verdict"),
+    "core.counts": ("Counts",),
+    "core.faults": ("Fault",),
+    "core.history": ("Entry", "Happened", "HistoryPage"),
+    "core.inventory": (
+        "Delivery",
+        "Intake",
+        "InventoryFile",
+        "Message",
+        "MessageKind",
+        "ObjectVersion",
+        "Recipient",
+        "Recording",
+        "Sender",
+        "StoredObject",
+    ),
+    "core.ledger.model": (
+        "Change",
+        "Claim",
+        "Dataset",
+        "Defined",
+        "Job",
+        "Kind",
+        "OnFailure",
+        "Port",
+        "Row",
+        "StopExit",
+    ),
+    "core.locks.model": ("Blocker", "Lock", "Mode", "Waiter"),
+    "core.ledger.ordering": ("Order",),
+    "core.queue.model": (
+        "Batch",
+        "Folder",
+        "Hold",
+        "Identifiers",
+        "IngestJob",
+        "JobCounts",
+        "NewJob",
+        "Place",
+        "Report",
+        "Submission",
+        "Taken",
+    ),
+    "core.access.scopes": ("ApiToken", "NewToken"),
+    "gate": ("Gate", "connect"),
+    "ingest.storage.port": ("Problem", "Progress"),
+    "service.guards.kinds": ("GuardBusy", "StorageGuard", "StorageLock"),
+    "service.history": ("History",),
+    "service.inventory": ("Inventory",),
+    "service.ledger.job_progress": ("Failure", "JobProgress"),
+    "service.ledger.use_cases": ("Ledger",),
+    "service.locks.use_cases": ("Locks",),
+    "service.queue.outcomes": ("CanAbandon", "CanFinish", "Done", "Failed", "Handler", "Held", "NotNow", "Outcome"),
+    "service.overview.glance": ("Overview",),
+    "service.queue.use_cases": ("Queue",),
+    "service.leases.renewal": ("ClaimHold", "ItemHold", "LockHold"),
+    "service.secrets.use_cases": ("NewKey", "Secrets"),
+    "service.access.tokens": ("Tokens",),
+    "service.ledger.working": ("Work",),
+    "settings": ("Setting", "Settings"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    # Importing costs time at start; who only asks for the version does not pay it.
+    # Importing everything takes time; `headgate --version` does not need it.
     if name not in __all__:
         raise AttributeError(f"module 'headgate' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"headgate.{_HOMES.get(name, 'core.errors')}"), name)
+    home = next((module for module, names in _HOMES.items() if name in names), "core.errors")
+    return getattr(import_module(f"headgate.{home}"), name)
 
 
 def __dir__() -> list[str]:

@@ -14,10 +14,10 @@ from headgate.daemons.messenger import messenger
 from headgate.daemons.reaper import key_reaper, reaper
 from headgate.daemons.rounds import Rounds
 from headgate.gate import Gate
-from headgate.service.work_folder import sweep_folder
+from headgate.service.queue.work_folder import sweep_folder
 
 if TYPE_CHECKING:
-    from headgate.service.outcomes import Handler
+    from headgate.service.queue.outcomes import Handler
 
 
 def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rounds]:
@@ -29,7 +29,7 @@ def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rou
 
 def ingest_handlers(gate: Gate) -> Mapping[str, Handler]:
     """Ingest's own steps, by the names of the consumers whose work they do."""
-    from headgate.ingest.handlers import handlers
+    from headgate.ingest.steps.handlers import handlers
 
     return handlers(gate.ingest)
 
@@ -73,7 +73,7 @@ def _messenger(gate: Gate, interval: float) -> list[Rounds]:
         """Send what waits in the outbox. What that needs is loaded when there is something to send."""
         if not gate.inventory.due(1):
             return 0
-        from headgate.ingest.messages import send_due
+        from headgate.ingest.notices.messages import send_due
 
         return send_due(gate.ingest)
 

@@ -1,4 +1,4 @@
-"""The Ensembl locker's names over ours: a program written for its resource_lock needs only another import.
+"""The API of the Ensembl locker: programs written for its resource_lock need only another import.
 
     from headgate.ensembl import ResourceLocker, LockException
 
@@ -7,8 +7,8 @@
     ...
     locker.unlock(my_lock)
 
-Locks are persistent and not re-entrant, as there. What the original refused with ValueError is a ValueError here
-too, and one of Headgate's errors besides.
+Locks are persistent and not re-entrant, as in the original. Where the original raises ValueError, the error is both a
+ValueError and one of Headgate's errors.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any, Self
 
 from headgate.core.ensembl import LOCK_TYPES, lock_number, number
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, UnknownName
-from headgate.core.locks import Blocker, Lock, parse_mode
-from headgate.core.names import check_name, check_resource
+from headgate.core.locks.model import Blocker, Lock
+from headgate.core.locks.parsing import parse_mode
+from headgate.core.values.names import check_name, check_resource
 from headgate.gate import connect
 
 __all__ = [
@@ -44,7 +45,7 @@ class LockException(Refused):
     def __init__(self, refusal: Refused) -> None:
         #: Headgate's own refusal.
         self.refusal = refusal
-        #: Every lock that stands in the way.
+        #: Every lock that blocks the request.
         self.blockers: tuple[Blocker, ...] = refusal.blockers if isinstance(refusal, LockRefused) else ()
         super().__init__(str(refusal))
 
@@ -63,7 +64,7 @@ class LockGone(LockLost, ValueError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Client:
-    """Who takes locks: a process, an application, a person."""
+    """A client that acquires locks: a process, an application or a person."""
 
     #: A number made from the name: the same everywhere.
     client_id: int
@@ -74,13 +75,13 @@ class Client:
         return f"<Client(client_id={self.client_id}, name={self.name!r})>"
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as a dictionary."""
+        """Return the fields as a dictionary."""
         return {"client_id": self.client_id, "name": self.name}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resource:
-    """What is locked: a database, a file, anything with a URI."""
+    """A resource that can be locked: a database, a file, anything with a URI."""
 
     #: A number made from the URI: the same everywhere.
     resource_id: int
@@ -91,7 +92,7 @@ class Resource:
         return f"<Resource(resource_id={self.resource_id}, uri={self.uri!r})>"
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as a dictionary."""
+        """Return the fields as a dictionary."""
         return {"resource_id": self.resource_id, "uri": self.uri}
 
 
@@ -103,15 +104,15 @@ class ResourceLock:
     resource_lock_id: int
     #: read or write.
     lock_type: str
-    #: When it was taken: UTC without a zone, as in the original.
+    #: When it was acquired: UTC without a time zone, as in the original.
     created: datetime
-    #: Who holds it.
+    #: The holder.
     client: Client
-    #: What it holds.
+    #: The locked resource.
     resource: Resource
-    #: Headgate's own id of it.
+    #: Headgate's id of the lock.
     lock_id: str = field(default="", compare=False)
-    #: Grows with every grant on the resource; hand it to whatever you write to.
+    #: Grows with every grant on the resource; pass it to the systems that you write to.
     token: int = field(default=0, compare=False)
 
     @property
@@ -131,7 +132,7 @@ class ResourceLock:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as a dictionary."""
+        """Return the fields as a dictionary."""
         return {
             "resource_lock_id": self.resource_lock_id,
             "client": self.client.to_dict(),
@@ -145,7 +146,7 @@ class ResourceLocker:
     """Clients, resources and locks of one store, by the Ensembl locker's names."""
 
     def __init__(self, url: str, timeout: float = 3600) -> None:
-        """Open the store; an empty one is made ready. `timeout` is taken as the original takes it, and not needed."""
+        """Open the store; an empty database becomes one. `timeout` is accepted as in the original, but ignored."""
         del timeout
         self.url = url
         # The URL given is where the locks are, whatever the settings say about coordination.
@@ -154,7 +155,7 @@ class ResourceLocker:
         self._locks = self._gate.locks
 
     def lock(self, client_name: str, resource_uri: str, lock_type: str) -> ResourceLock:
-        """A persistent lock; LockException when somebody, the same client too, holds one that does not agree."""
+        """Acquire a persistent lock. LockException if any client, the same one included, holds a conflicting lock."""
         with _original_errors():
             check_name("client", client_name)
             check_resource(resource_uri)
@@ -163,7 +164,7 @@ class ResourceLocker:
             return _lock(self._locks.acquire(client_name, resource_uri, mode))
 
     def unlock(self, lock: ResourceLock | int | str) -> None:
-        """Release a lock, given as the object, its number or Headgate's id. LockGone when it is no longer held."""
+        """Release a lock, given as the object, its number or Headgate's id. LockGone if it is no longer held."""
         with _original_errors():
             held = lock if isinstance(lock, ResourceLock) else self._find_lock(lock)
             if held is None:
@@ -173,42 +174,42 @@ class ResourceLocker:
     def get_locks(
         self, *, client_name: str | None = None, resource_uri: str | None = None, lock_type: str | None = None
     ) -> list[ResourceLock]:
-        """Locks that are held, oldest first, all or those asked for."""
+        """Return the held locks, oldest first: all, or those that match."""
         with _original_errors():
             found = self._locks.list(resource_uri, client_name, lock_type)
         return sorted(map(_lock, found), key=lambda lock: (lock.created, lock.lock_id))
 
     def get_lock(self, lock_id: int | str) -> ResourceLock | None:
-        """The lock of that number, or of that id of Headgate's; None when it is not held."""
+        """Return the lock with that number or Headgate id; None if it is not held."""
         with _original_errors():
             return self._find_lock(lock_id)
 
     def get_client(self, name: str) -> Client:
-        """The client of that name, made when absent."""
+        """Return the client with that name; create it if it does not exist."""
         with _original_errors():
             self._locks.register_client(name)
         return _client(name)
 
     def get_resource(self, uri: str) -> Resource:
-        """The resource of that URI, made when absent."""
+        """Return the resource with that URI; create it if it does not exist."""
         with _original_errors():
             self._locks.register_resource(uri)
         return _resource(uri)
 
     def get_client_by_id(self, client_id: int) -> Client | None:
-        """The client of that number, or None."""
+        """Return the client with that number, or None."""
         return next((each for each in self.get_clients() if each.client_id == client_id), None)
 
     def get_resource_by_id(self, resource_id: int) -> Resource | None:
-        """The resource of that number, or None."""
+        """Return the resource with that number, or None."""
         return next((each for each in self.get_resources() if each.resource_id == resource_id), None)
 
     def get_clients(self) -> list[Client]:
-        """Every client that was made or took a lock through this class, by name."""
+        """Return every client that was created or acquired a lock through this class, by name."""
         return [_client(name) for name, _since in self._locks.clients()]
 
     def get_resources(self) -> list[Resource]:
-        """Every resource that was made or locked, by URI."""
+        """Return every resource that was created or locked, by URI."""
         return [_resource(uri) for uri in self._locks.resources()]
 
     def delete_client(self, client: Client | int | str) -> None:
@@ -228,7 +229,7 @@ class ResourceLocker:
             self._locks.forget_resource(found.uri if isinstance(found, Resource) else found)
 
     def close(self) -> None:
-        """Let go of connections; locks stay."""
+        """Close the connections. Locks stay held."""
         self._gate.close()
 
     def __enter__(self) -> Self:
@@ -258,7 +259,7 @@ class ResourceLocker:
 
 @contextmanager
 def _original_errors() -> Iterator[None]:
-    """The one place where our errors get the original's kinds."""
+    """Turn Headgate's errors into those of the original."""
     try:
         yield
     except (LockException, NotFound, WrongValue):

@@ -10,42 +10,42 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from headgate import wiring
 from headgate.core.errors import BadValue
-from headgate.core.redaction import remember
+from headgate.core.values.redaction import remember
 from headgate.settings import Settings, load
 from headgate.store_opening import open_named_service, open_stores, store_options
 from headgate.stores.store import Store
 
 if TYPE_CHECKING:
     from headgate.client.service import RemoteService
+    from headgate.core.access.scopes import ApiToken
+    from headgate.core.access.sights import Sight
     from headgate.core.alarms import Alarm
     from headgate.core.counts import Counts
     from headgate.core.faults import Fault
-    from headgate.core.queue import Batch
-    from headgate.core.scopes import ApiToken
-    from headgate.core.sights import Sight
+    from headgate.core.queue.model import Batch
     from headgate.ingest.context import Context
-    from headgate.ingest.deposits import Deposits
-    from headgate.ingest.profiles_folder import ProfilesFolder
-    from headgate.ingest.storage import Problem, Progress
-    from headgate.service.alarms import FindsAlarms
+    from headgate.ingest.objects.deposits import Deposits
+    from headgate.ingest.profiles.folder import ProfilesFolder
+    from headgate.ingest.storage.port import Problem, Progress
+    from headgate.service.access.sessions import BrowserSessions
+    from headgate.service.access.tokens import Tokens
     from headgate.service.doctor import Doctor
     from headgate.service.epochs import Epochs
     from headgate.service.history import History
     from headgate.service.inventory import Inventory
-    from headgate.service.ledger import Ledger
-    from headgate.service.locks import Locks
-    from headgate.service.overview import Overview
-    from headgate.service.queue import Queue
+    from headgate.service.ledger.use_cases import Ledger
+    from headgate.service.locks.use_cases import Locks
+    from headgate.service.overview.alarms import FindsAlarms
+    from headgate.service.overview.glance import Overview
+    from headgate.service.overview.reports import OverviewReports
+    from headgate.service.queue.use_cases import Queue
     from headgate.service.repeats import RepeatRecords
-    from headgate.service.reports import Reports
-    from headgate.service.secrets import Secrets
-    from headgate.service.sessions import Sessions
-    from headgate.service.tokens import Tokens
+    from headgate.service.secrets.use_cases import Secrets
     from headgate.service.upkeep import Upkeep
 
 
 class Gate:
-    """Everything that can be asked of one store or service. Its parts are built when they are first used."""
+    """One store or service, with everything that it offers. Its parts are built when they are first used."""
 
     def __init__(self, settings: Settings, *, create: bool = True) -> None:
         """`create`: create a store that was named for this run, if it does not exist yet."""
@@ -63,8 +63,10 @@ class Gate:
         self.sight: Sight | None = None
 
     def narrowed(self, sight: Sight) -> Gate:
-        """This gate for a caller whose `read` is limited: it shows what may be seen, and refuses everything else."""
-        from headgate.service.narrowed import NarrowedStore
+        """Return this gate for a caller whose `read` is limited: it shows what the caller may see, and refuses the
+        rest.
+        """
+        from headgate.service.access.narrowed import NarrowedStore
 
         view = object.__new__(type(self))
         view.settings, view.service, view.guards, view.sight = self.settings, None, [], sight
@@ -95,22 +97,22 @@ class Gate:
 
     @property
     def ledger(self) -> Ledger:
-        """Datasets, jobs, and which chunk may be worked on next."""
+        """Datasets, jobs and chunks. Raises BadValue if there is no SQL store for them."""
         return wiring.needed(self._ledger, self.root, f"a ledger; {wiring.BESIDE}")
 
     @property
     def keeps_ledger(self) -> bool:
-        """Whether there is a database that a ledger can be kept in."""
+        """Whether there is a SQL store that keeps a ledger."""
         return self.service.keeps_ledger if self.service else self.store.ledger is not None
 
     @property
     def secrets(self) -> Secrets:
-        """Keys of jobs, and the master keys."""
+        """Secrets of datasets, keys of jobs, and master keys."""
         return self.ledger.secrets
 
     @cached_property
     def queue(self) -> Queue:
-        """Batches and ingest jobs on their way through the states."""
+        """Batches and ingest jobs."""
         if self.service:
             return self.service.queue
         return wiring.build_queue(self.settings, self.store, None if self.sight else self.profiles_folder)
@@ -121,12 +123,12 @@ class Gate:
 
     @property
     def inventory(self) -> Inventory:
-        """What is stored, under which names, and the outbox."""
+        """Stored objects, and the messages about them."""
         return wiring.needed(self._inventory, self.root, f"an inventory; {wiring.BESIDE}")
 
     @property
     def keeps_inventory(self) -> bool:
-        """Whether there is a database that an inventory can be kept in."""
+        """Whether there is a SQL store that keeps an inventory."""
         return self.root.inventory is not None
 
     @cached_property
@@ -135,7 +137,7 @@ class Gate:
 
     @cached_property
     def history(self) -> History:
-        """What happened to everything."""
+        """What happened, to all nouns."""
         from headgate.service.history import History
 
         return self.service.history if self.service else History(self.store.history)
@@ -146,12 +148,12 @@ class Gate:
         return wiring.needed(self._tokens, self.root, "API tokens; name a SQL store in `url`")
 
     @cached_property
-    def sessions(self) -> Sessions:
+    def sessions(self) -> BrowserSessions:
         """Browsers that are signed in at a service on this store."""
         return self.service.sessions if self.service else wiring.build_sessions(self.store, self.tokens)
 
     def expiring_tokens(self) -> Sequence[ApiToken]:
-        """API tokens that expire within `token_warning`; of a service, within its own. Empty where none are kept."""
+        """List API tokens that expire within the setting `token_warning` (of a service: within its own)."""
         return wiring.expiring_tokens(self.settings, self._tokens)
 
     # ---------------------------------------------------------------- the store itself
@@ -165,7 +167,7 @@ class Gate:
 
     @property
     def keeps_repeats(self) -> bool:
-        """Whether the store behind it keeps idempotency keys; a service keeps its own."""
+        """Whether the store keeps idempotency keys; a service keeps its own."""
         return self.service is None and self.store.repeats is not None
 
     @cached_property
@@ -191,13 +193,13 @@ class Gate:
 
     @cached_property
     def ingest(self) -> Context:
-        """What the steps of ingest work with: profiles, storages, clients. Needs the extra `ingest`."""
+        """Profiles, storages and clients for the steps of ingest. Needs the extra `ingest`."""
         return wiring.build_context(self.settings, self.queue, self.locks, self.inventory, self.service)
 
     @cached_property
     def deposits(self) -> Deposits:
-        """Files that are handed in, objects that are stored, and what failed ingest jobs keep."""
-        from headgate.ingest.deposits import LocalDeposits
+        """Uploaded files, stored objects, and what failed ingest jobs keep."""
+        from headgate.ingest.objects.deposits import LocalDeposits
 
         inventory = None if self.sight else self._inventory
         return self.service.ingest if self.service else LocalDeposits(self.settings, inventory, lambda: self.ingest)
@@ -205,14 +207,14 @@ class Gate:
     @cached_property
     def profiles_folder(self) -> ProfilesFolder:
         """The ingest profiles of this process; those of a service are its own."""
-        from headgate.ingest.profiles_folder import ProfilesFolder
+        from headgate.ingest.profiles.folder import ProfilesFolder
 
         return ProfilesFolder(Path(self.settings["profiles_folder"]))
 
     @property
     def work_folder(self) -> Path:
-        """The folder in which ingest jobs keep their files while they are worked on."""
-        from headgate.service.work_folder import work_folder
+        """The folder in which ingest jobs keep their files while they run."""
+        from headgate.service.queue.work_folder import work_folder
 
         return work_folder(self.settings)
 
@@ -222,21 +224,30 @@ class Gate:
         return wiring.store_group(self.settings)
 
     def make_work_folder(self) -> Path:
-        """Make the work folder if it is missing, shared with `store_group` or private; return it."""
-        from headgate.service.work_folder import make_work_folder
+        """Create the work folder if it is missing, shared with `store_group` or private; return it."""
+        from headgate.service.queue.work_folder import make_work_folder
 
         return make_work_folder(self.settings)
 
     def hand_in(self, file: Path) -> str:
-        """Put a file where the daemons find it. Returns the URL by which it is submitted."""
+        """Copy a file to where the daemons find it. Returns the URL to submit it by.
+
+        :param file: Path of the file.
+        """
         return self.deposits.hand_in(file)
 
     def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
-        """Read every stored byte of an object, where it is stored. Returns what is not as it was stored."""
+        """Read every stored byte of an object, where it is stored. Returns what differs from what was stored.
+
+        :param client: Name of the client that locks the object meanwhile.
+        :param ark: ARK of the object.
+        :param wait: Seconds to wait for its lock.
+        :param progress: Called with the bytes read so far.
+        """
         return self.deposits.verify(client, ark, wait=wait, progress=progress)
 
     def unrecorded(self) -> list[Problem]:
-        """Stored objects that the inventory does not know; found only where the storage is."""
+        """List stored objects that the inventory does not know; needs access to the storage."""
         return self.deposits.unrecorded()
 
     # ---------------------------------------------------------------- how things stand
@@ -249,56 +260,67 @@ class Gate:
         return Doctor(self.root, self.locks, self.queue, self._ledger, self._inventory, folders, self.store_group)
 
     def faults(self) -> list[Fault]:
-        """Damage in the store, each with what a repair does."""
+        """List damage in the store, each fault with what a repair does. Changes nothing."""
         return self._doctor.faults()
 
     def notices(self) -> list[str]:
-        """What is no fault, but worth knowing: how the store is reached, what kills its workers, and what expires."""
+        """List what is not a fault but worth knowing: connections, steps that kill their workers, expiring tokens."""
         return self._doctor.notices(self.expiring_tokens())
 
     def repair(self, fault: Fault, by: str) -> bool:
-        """Repair a fault as it says, if it is still there. False: it is not, or cannot be repaired."""
+        """Repair a fault, if it still exists. Returns False if it does not, or cannot be repaired.
+
+        :param fault: One of those that `faults` returned.
+        :param by: Name of the operator.
+        """
         return self._doctor.repair(fault, by)
 
     @cached_property
     def _alarms(self) -> FindsAlarms:
-        from headgate.service.alarms import Alarms
+        from headgate.service.overview.alarms import Alarms
 
         if self.service:
             return self.service.alarms
         return Alarms(self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history, self.upkeep)
 
     def alarms(self) -> list[Alarm]:
-        """What is stuck; of a service, what it finds by itself. None for a caller whose `read` is limited."""
+        """List what is stuck; a service lists what it finds. Empty for a caller whose `read` is limited."""
         return [] if self.sight else self._alarms.find()
 
     def alarms_of(self, batch: Batch) -> list[Alarm]:
-        """What keeps a batch from being taken; nothing when nobody has to take it, or the store does not answer."""
+        """List what keeps a batch from being taken. Empty if it does not have to be taken, or the store does not
+        answer.
+
+        :param batch: The batch.
+        """
         return self._alarms.of_batch(batch)
 
     @property
-    def _reports(self) -> Reports:
-        from headgate.service.reports import Reports
+    def _reports(self) -> OverviewReports:
+        from headgate.service.overview.reports import OverviewReports
 
-        return Reports(self.locks, self.queue, self._ledger, self._inventory, self.history.activity)
+        return OverviewReports(self.locks, self.queue, self._ledger, self._inventory, self.history.activity)
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
-        """What runs, what is locked, what failed; `rich` adds counts, running chunks, holders, waiters, the queue."""
+        """Return what runs, what is locked and what failed.
+
+        :param rich: Add counts, running chunks, holders, waiters and the queue.
+        """
         reports = self._reports
         return reports.rich_status(self.expiring_tokens(), self.alarms()) if rich else reports.status()
 
     def counts(self) -> Counts:
-        """Every number that the command, the API and the dashboard show: cheap, whatever the store holds."""
+        """Return every count that commands, API and dashboard show. Cheap, however large the store is."""
         return self._reports.counts()
 
     def overview(self) -> Overview:
-        """What runs, what waits, and what needs an operator: cheap, whatever the store holds."""
+        """Return what runs, what waits, and what needs an operator. Cheap, however large the store is."""
         return self._reports.overview(self.expiring_tokens(), self.alarms())
 
     # ---------------------------------------------------------------- its end
 
     def close(self) -> None:
-        """Close connections and release storage guards. On ZooKeeper, leased locks of this process end too."""
+        """Close connections and release storage guards. On ZooKeeper, leased locks of this process end as well."""
         if "ingest" in self.__dict__:
             self.ingest.close()
         if "locks" in self.__dict__:
@@ -317,9 +339,11 @@ class Gate:
 def connect(url: str | None = None, *, token: str | None = None, **settings: str | None) -> Gate:
     """Connect to a store or a service, and return a Gate.
 
-    `url` names the store or service; an empty database becomes a store. Without it the store is found as commands find
-    it (HEADGATE_URL, `headgate.toml` or `headgate.db` in this folder or above it, the user's settings); raises NoStore
-    if there is none. `token` is the API token for a service. Other arguments override settings.
+    :param url: URL of the store or service; an empty database becomes a store. None: the store is found as commands
+        find it (HEADGATE_URL, `headgate.toml` or `headgate.db` in this folder or above it, the user's settings); raises
+        NoStore if there is none.
+    :param token: API token for a service.
+    :param settings: Settings by name; they override files and environment.
     """
     known = load()
     for name in settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.core.redaction import mask
+from headgate.core.values.redaction import mask
 from headgate.store_opening import SQL_KINDS, kind_of, open_store
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
@@ -27,7 +27,7 @@ def migrate(
     `beside`: go into a database that has other tables too. `dry_run`: say what would be done, and write nothing.
     """
     if kind_of(url) in SQL_KINDS:
-        from headgate.stores.sql.migrations.command import migrate_database
+        from headgate.stores.sql.migrations.migrate import migrate_database
 
         changed, lines = migrate_database(url, beside=beside, dry_run=dry_run, options=options)
         return Migration(lines, changed)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue, HalfMoved
-from headgate.core.redaction import mask
+from headgate.core.values.redaction import mask
 from headgate.settings import Settings
 from headgate.store_opening import SQL_KINDS, kind_of, named_service, own_url, store_options
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 if TYPE_CHECKING:
     from headgate.service.moving import Moved
-    from headgate.service.moving_queue import QueueSource, QueueTarget
-    from headgate.stores.moving_port import QueuePlace, Source, Target
+    from headgate.service.queue.moving import QueueSource, QueueTarget
+    from headgate.stores.ports.moving import QueuePlace, Source, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def copying(
 @contextmanager
 def backing_up(settings: Settings, file: Path) -> Iterator[Moving]:
     """A backup of the store that settings name, while others work."""
-    from headgate.stores.archive import ArchiveTarget, archive_errors
+    from headgate.stores.archive.file import ArchiveTarget, archive_errors
 
     target = ArchiveTarget(file)
     with archive_errors(file), _source(_own_url(settings), in_use=True) as source:
@@ -84,8 +84,8 @@ def not_backed_up(settings: Settings) -> list[str]:
 @contextmanager
 def restoring(settings: Settings, file: Path) -> Iterator[Moving]:
     """A backup on its way into the store that settings name."""
-    from headgate.stores.archive import ArchiveSource, archive_errors
-    from headgate.stores.sql.moving import accept_backup
+    from headgate.stores.archive.file import ArchiveSource, archive_errors
+    from headgate.stores.sql.moving.whole import accept_backup
 
     url = _sql_only(_own_url(settings))
     with archive_errors(file):
@@ -120,17 +120,17 @@ def _queue_place(
 ) -> AbstractContextManager[QueuePlace]:
     """The queue at that URL. A source must be there; a target is made."""
     if kind_of(url) == "zookeeper":
-        from headgate.stores.zookeeper import moving_queue as zookeeper
+        from headgate.stores.zookeeper.queue import moving as zookeeper
 
         return zookeeper.open_queue_place(url, source=source)
-    from headgate.stores.sql import moving_queue as sql
+    from headgate.stores.sql.moving import queue as sql
 
     return sql.open_queue_place(_sql_only(url), source=source, options=options)
 
 
 def _queue_source(old: QueuePlace, *, in_use: bool) -> QueueSource:
     """The queue alone: it is all that both kinds of store keep."""
-    from headgate.service.moving_queue import QueueSource
+    from headgate.service.queue.moving import QueueSource
 
     if old.half_moved:
         raise HalfMoved(f"copying into {old.name} has not finished; it cannot be copied elsewhere")
@@ -138,19 +138,19 @@ def _queue_source(old: QueuePlace, *, in_use: bool) -> QueueSource:
 
 
 def _queue_target(new: QueuePlace) -> QueueTarget:
-    from headgate.service.moving_queue import QueueTarget
+    from headgate.service.queue.moving import QueueTarget
 
     return QueueTarget(new)
 
 
 def _source(url: str, *, in_use: bool) -> AbstractContextManager[Source]:
-    from headgate.stores.sql.moving import open_source
+    from headgate.stores.sql.moving.whole import open_source
 
     return open_source(_sql_only(url), in_use=in_use)
 
 
 def _target(url: str, options: StoreOptions) -> AbstractContextManager[Target]:
-    from headgate.stores.sql.moving import open_target
+    from headgate.stores.sql.moving.whole import open_target
 
     return open_target(_sql_only(url), options=options)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from headgate.core.errors import BadValue
-from headgate.core.names import RESOURCE_LIMIT
-from headgate.core.queue import DEFAULT_MAX_CRASHES
-from headgate.core.redaction import mask
-from headgate.core.setting_values import parse_count, parse_keep, parse_limit, parse_number, parse_span
-from headgate.core.sizes import parse_size
-from headgate.core.variables import NamePatterns, parse_patterns
+from headgate.core.queue.model import DEFAULT_MAX_CRASHES
+from headgate.core.values.names import RESOURCE_LIMIT
+from headgate.core.values.redaction import mask
+from headgate.core.values.settings import parse_count, parse_keep, parse_limit, parse_number, parse_span
+from headgate.core.values.sizes import parse_size
+from headgate.core.values.variables import NamePatterns, parse_patterns
 from headgate.store_search import DATABASE, SETTINGS_FILE, Search, search
 
 #: How a setting's text is read: as it is, as the URL of a store, as a path, a length of time, a size, a number from 0
@@ -279,9 +279,9 @@ WITHHELD = tuple(known.variable for known in KNOWN if known.secret or known.name
 class Setting:
     """A setting's value, and where it came from."""
 
-    known: Known
-    value: str
-    origin: str
+    known: Known  #: Its definition.
+    value: str  #: Its text.
+    origin: str  #: Where the text comes from.
 
     @property
     def shown(self) -> str:
@@ -290,7 +290,10 @@ class Setting:
 
 
 class Settings:
-    """All settings of this run."""
+    """All settings of this run; `gate.settings["url"]` is the text of one.
+
+    :param name: Name of the setting.
+    """
 
     def __init__(
         self, found: Mapping[str, Setting], sources: Mapping[str, Mapping[str, str]], searched: Search
@@ -305,7 +308,7 @@ class Settings:
         return self._found[name].value
 
     def all(self) -> list[Setting]:
-        """Each setting with its origin, in the order of the documentation."""
+        """List settings with their origins, in the order of the documentation."""
         return [self._found[known.name] for known in KNOWN]
 
     def secrets(self) -> list[str]:
@@ -372,7 +375,7 @@ class Settings:
         return name in self._found
 
     def value(self, name: str) -> Any:
-        """A setting, read as what it is."""
+        """Return a setting as a number, a length in seconds, a size in bytes or a text, whichever it is."""
         readers: Mapping[str, Callable[[str], object]] = {
             "seconds": self.seconds, "bytes": self.size, "number": self.number, "count": self.count,
             "limit": self.limit, "keep": self.keep, "variables": self.variables,
@@ -381,7 +384,7 @@ class Settings:
         return readers[kind](name) if kind in readers else self[name]
 
     def check(self) -> None:
-        """BadValue for the first setting whose text cannot be read as what it is."""
+        """Raise BadValue for the first setting with a value that is not valid."""
         for known in KNOWN:
             self.value(known.name)
 
@@ -464,8 +467,8 @@ def _read_file(path: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     # Loaded where there is a file: the command starts faster without.
-    from headgate.core.documents import read_toml
-    from headgate.core.words import suggestion
+    from headgate.core.values.documents import read_toml
+    from headgate.core.values.words import suggestion
 
     try:
         content = read_toml(text)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from headgate import private
 from headgate.core.errors import BadValue, NoStore
-from headgate.core.redaction import mask
-from headgate.core.words import check_word
+from headgate.core.values.redaction import mask
+from headgate.core.values.words import check_word
 from headgate.settings import ENVIRONMENT, FLAGS, SYSTEM_FILE, Settings, is_relative
 from headgate.stores.options import ASYNCHRONOUS, DEFAULT_OPTIONS, SYNCHRONOUS, StoreOptions
 from headgate.stores.store import Store
 
 if TYPE_CHECKING:
     from headgate.client.service import RemoteService
-    from headgate.ingest.profile import Profile
+    from headgate.ingest.profiles.profile import Profile
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 #: A service that speaks for its store.
@@ -256,7 +256,7 @@ def kind_of(url: object) -> str:
 
 def read_profiles(settings: Settings) -> list[Profile]:
     """The ingest profiles: those of the service that is named, else those in the folder. Asks no store."""
-    from headgate.ingest.profile import load_profiles
+    from headgate.ingest.profiles.profile import load_profiles
 
     service = open_named_service(settings)
     if service is None:

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from headgate.core.redaction import SECRET_WORDS, redact, redact_all
-from headgate.core.visible import visible, visible_json
+from headgate.core.values.redaction import SECRET_WORDS, redact, redact_all
+from headgate.core.values.visible import visible, visible_json
 
 logger = logging.getLogger("headgate")
 logger.addHandler(logging.NullHandler())
@@ -20,12 +20,12 @@ def event(name: str, level: int = logging.INFO, **keys: object) -> None:
         logger.log(level, name, extra={"keys": {key: _safe(key, value) for key, value in keys.items()}})
 
 
-#: Who is told how many seconds a call of a store took.
+#: Called with the seconds that a call of a store took.
 _watching: list[Callable[[float], None]] = []
 
 
 def on_store_call(told: Callable[[float], None]) -> None:
-    """From now on, tell how long each transaction takes. The newest to ask is told."""
+    """From now on, report how long each transaction takes, to the newest caller of this."""
     _watching[:] = [told]
 
 

@@ -17,15 +17,15 @@ from headgate.stores.store import Root, Store
 
 if TYPE_CHECKING:
     from headgate.client.service import RemoteService
-    from headgate.core.scopes import ApiToken
+    from headgate.core.access.scopes import ApiToken
     from headgate.ingest.context import Context
-    from headgate.ingest.profiles_folder import ProfilesFolder
+    from headgate.ingest.profiles.folder import ProfilesFolder
+    from headgate.service.access.sessions import BrowserSessions
+    from headgate.service.access.tokens import Tokens
     from headgate.service.inventory import Inventory
-    from headgate.service.ledger import Ledger
-    from headgate.service.locks import Locks
-    from headgate.service.queue import Queue
-    from headgate.service.sessions import Sessions
-    from headgate.service.tokens import Tokens
+    from headgate.service.ledger.use_cases import Ledger
+    from headgate.service.locks.use_cases import Locks
+    from headgate.service.queue.use_cases import Queue
 
 #: What a store without a database lacks, and how to have it.
 BESIDE = "name a SQL store in `url` and ZooKeeper in `coordination_url`"
@@ -46,16 +46,16 @@ def check_settings(settings: Settings) -> list[str]:
     settings.count("resource_limit")
     if not settings["guards"].strip():
         return []
-    from headgate.service.guards import check_guards
+    from headgate.service.guards.kinds import check_guards
 
     return check_guards(settings["guards"])
 
 
 def build_locks(settings: Settings, store: Store, guards: Sequence[str]) -> Locks:
     """Build the locks, with the storage guards that this process keeps."""
-    from headgate.service.guard_keeper import GuardKeeper
-    from headgate.service.guards import load_guards
-    from headgate.service.locks import Locks
+    from headgate.service.guards.keeper import GuardKeeper
+    from headgate.service.guards.kinds import load_guards
+    from headgate.service.locks.use_cases import Locks
 
     keeper, most = GuardKeeper(load_guards(list(guards))), settings.count("resource_limit")
     return Locks(store.locks, keeper, settings.seconds("lock_delay"), store_options(settings).answer_within, most)
@@ -63,9 +63,9 @@ def build_locks(settings: Settings, store: Store, guards: Sequence[str]) -> Lock
 
 def build_ledger(settings: Settings, store: Store) -> Ledger | None:
     """Build the ledger; None where the store keeps none."""
-    from headgate.service.custody import CustodyRecords
-    from headgate.service.ledger import Ledger
-    from headgate.service.secrets import Secrets
+    from headgate.service.ledger.use_cases import Ledger
+    from headgate.service.secrets.custody import CustodyRecords
+    from headgate.service.secrets.use_cases import Secrets
 
     if store.ledger is None:
         return None
@@ -75,8 +75,8 @@ def build_ledger(settings: Settings, store: Store) -> Ledger | None:
 
 def build_queue(settings: Settings, store: Store, profiles: ProfilesFolder | None) -> Queue:
     """Build the queue."""
-    from headgate.service.queue import Queue
-    from headgate.service.work_folder import work_folder
+    from headgate.service.queue.use_cases import Queue
+    from headgate.service.queue.work_folder import work_folder
 
     return Queue(store.queue, str(work_folder(settings)), profiles)
 
@@ -90,16 +90,16 @@ def build_inventory(store: Store) -> Inventory | None:
 
 def build_tokens(store: Store) -> Tokens | None:
     """Build the API tokens; None where the store keeps none."""
-    from headgate.service.tokens import Tokens
+    from headgate.service.access.tokens import Tokens
 
     return None if store.tokens is None else Tokens(store.tokens)
 
 
-def build_sessions(store: Store, tokens: Tokens) -> Sessions:
+def build_sessions(store: Store, tokens: Tokens) -> BrowserSessions:
     """Build the browser sessions: where tokens are kept, sessions are."""
-    from headgate.service.sessions import Sessions
+    from headgate.service.access.sessions import BrowserSessions
 
-    return Sessions(needed(store.sessions, store, "browser sessions; name a SQL store in `url`"), tokens)
+    return BrowserSessions(needed(store.sessions, store, "browser sessions; name a SQL store in `url`"), tokens)
 
 
 def expiring_tokens(settings: Settings, tokens: Tokens | None) -> Sequence[ApiToken]:
@@ -112,7 +112,7 @@ def build_context(
 ) -> Context:
     """Build what the steps of ingest work with. Needs the extra `ingest`."""
     from headgate.ingest.context import Context, options_from
-    from headgate.service.work_folder import make_work_folder
+    from headgate.service.queue.work_folder import make_work_folder
 
     options = options_from(settings, make_work_folder(settings))
     return Context(queue, locks, inventory, options, service.ingest if service else None)
@@ -120,7 +120,7 @@ def build_context(
 
 def own_folders(settings: Settings, service: RemoteService | None) -> Sequence[Path]:
     """Return the folders of work and storage on this machine; those of a service are its own affair."""
-    from headgate.service.work_folder import work_folder
+    from headgate.service.queue.work_folder import work_folder
 
     storage = Path(settings["storage_root"]).absolute()
     return () if service else (work_folder(settings), storage, storage.with_name(f"{storage.name}.staging"))

@@ -77,7 +77,7 @@ class Watch:
 
     origin: str
     found: list[str] = field(default_factory=list)
-    #: Answers that the test provokes on purpose, as the console tells them: "status of 403".
+    #: Answers that the test provokes on purpose, as the console prints them: "status of 403".
     expected: tuple[str, ...] = ()
 
     def attach(self, context: BrowserContext) -> None:

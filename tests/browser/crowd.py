@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from headgate import Gate
-from headgate.core.inventory import InventoryFile, Kind, Message, Recording
-from headgate.core.queue import Batch, IngestJob, Report
+from headgate.core.inventory import InventoryFile, Message, MessageKind, Recording
+from headgate.core.queue.model import Batch, IngestJob, Report
 from tests.browser.site import Site
 
 #: The jobs of the pipeline, in the order of the flow: name, what it reads, what it writes.
@@ -167,4 +167,4 @@ def _stored(gate: Gate) -> None:
             datetime(2026, 11, 15, tzinfo=UTC), files, "Port Authority", title, "1874", (), (f"harbour-{number}",), job,
             "bid0000000001", "maps", "ann",
         )  # fmt: skip
-        gate.inventory.record(stored, [Message(f"{job}.mail", Kind.MAIL, "bid0000000001", "Dear Ann")])
+        gate.inventory.record(stored, [Message(f"{job}.mail", MessageKind.MAIL, "bid0000000001", "Dear Ann")])

@@ -15,8 +15,8 @@ import httpx2
 
 import headgate
 from headgate import Gate
-from headgate.core.inventory import InventoryFile, Kind, Message, Recording
-from headgate.core.queue import IngestJob
+from headgate.core.inventory import InventoryFile, Message, MessageKind, Recording
+from headgate.core.queue.model import IngestJob
 from headgate.daemons.names import CONSUMERS
 
 COMMAND = [sys.executable, "-m", "headgate", "up", "--json", "-q", "--listen"]
@@ -97,9 +97,9 @@ class Site:
 
 
 def working_site(folder: Path) -> Site:
-    """A site whose daemons work on what is handed in, by commands; downloads fail until there is a file `mended`."""
+    """A site whose daemons work on what is submitted, by commands; downloads fail until there is a file `repaired`."""
     (folder / "split.sh").write_text("""echo '{"jobs": [{"payload_url": "https://example.org/1"}]}'\n""")
-    (folder / "fetch.sh").write_text(f"test -e {folder}/mended || {{ echo 'the disk is full' >&2; exit 1; }}\n")
+    (folder / "fetch.sh").write_text(f"test -e {folder}/repaired || {{ echo 'the disk is full' >&2; exit 1; }}\n")
     commands = {name: "true" for name in CONSUMERS if name != "job-storing"}
     commands |= {"batch-pending": f"sh {folder}/split.sh", "job-downloading": f"sh {folder}/fetch.sh"}
     return Site(folder, "--interval", "1s", *(f"--exec={name}={words}" for name, words in commands.items()))
@@ -159,7 +159,7 @@ def _fill_queue(gate: Gate) -> None:
     made = datetime(2026, 11, 15, tzinfo=UTC)
     told = Recording(ARK, "library", "maps", 1, "ark_99999_fk4abc.v1", made, stored, "Ann", "A <b>map</b>", "1900",
                      (), ("map-1",), "jid0000000002", "bid0000000001", "demo", "ann")  # fmt: skip
-    gate.inventory.record(told, [Message("jid0000000002.mail", Kind.MAIL, "bid0000000001", "Dear Ann")])
+    gate.inventory.record(told, [Message("jid0000000002.mail", MessageKind.MAIL, "bid0000000001", "Dear Ann")])
 
 
 def move_job(gate: Gate, state: str, event: str, message: str = "", **changes: Any) -> IngestJob:

@@ -31,7 +31,7 @@ PAGES = [
 #: Addresses that are no page of their own: a question before an act, files.
 NO_PAGES = {"/ingest/hold", "/favicon.ico"}
 STATES = ["empty", "full", "error"]
-#: What the console tells of a store that is broken on purpose.
+#: What the console reports a store that is broken on purpose.
 BROKEN = ("status of 500", "status of 503")
 
 

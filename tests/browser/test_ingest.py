@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from headgate import Gate
-from headgate.core.queue import IngestJob
+from headgate.core.queue.model import IngestJob
 from tests.browser.conftest import Sites, Visit, press
 from tests.browser.site import ARK, Site, move_job
 from tests.waiting import until
@@ -19,9 +19,9 @@ ENDED = re.compile("completed|cleaned")
 
 @pytest.fixture
 def working(sites: Sites) -> Site:
-    """Daemons work on what is handed in; downloads fail until the disk is mended."""
+    """Daemons work on what is submitted; downloads fail until the disk is repaired."""
     site = sites("working")
-    (site.folder / "mended").unlink(missing_ok=True)
+    (site.folder / "repaired").unlink(missing_ok=True)
     return site
 
 
@@ -52,7 +52,7 @@ def test_a_collection_is_held_and_released_by_mouse(working: Site, visit: Visit)
     dialog.get_by_role("button", name="Hold the collection").click()
     expect(page.get_by_role("alert")).to_contain_text("Collection mouse is held")
     batch = working.gate.queue.submit("mouse", "ann", "https://example.org/x")
-    # A daemon finds it held; the page tells so by itself.
+    # A daemon finds it held; the page shows it without a reload.
     lane = page.locator("#batches-held")
     expect(lane.get_by_role("link", name=batch.id)).to_be_visible(timeout=SECONDS)
     expect(page.locator("#hold-mouse")).to_contain_text("the quota is used up")
@@ -91,14 +91,14 @@ def test_a_collection_is_held_and_released_by_keyboard_alone(working: Site, visi
 
 
 def test_a_failed_job_is_found_understood_resumed_and_watched_by_mouse(working: Site, visit: Visit) -> None:
-    job = failed_job(working, "mended-by-mouse")
+    job = failed_job(working, "repaired-by-mouse")
     page = visit(working)
     page.get_by_role("link", name="Resume or delete").click()
-    page.get_by_label("Profile").fill("mended-by-mouse")
+    page.get_by_label("Profile").fill("repaired-by-mouse")
     page.get_by_role("button", name="Filter").click()
     page.get_by_role("link", name=job.id).click()
     expect(page.get_by_role("main")).to_contain_text("the disk is full")
-    (working.folder / "mended").touch()
+    (working.folder / "repaired").touch()
     page.get_by_role("link", name="Resume…").click()
     dialog = page.get_by_role("dialog", name=f"Resume {job.id}?")
     expect(dialog).to_contain_text("State: failed → downloading")
@@ -114,13 +114,13 @@ def test_a_failed_job_is_found_understood_resumed_and_watched_by_mouse(working: 
 
 
 def test_the_same_by_keyboard_alone(working: Site, visit: Visit) -> None:
-    job = failed_job(working, "mended-by-keys")
-    page = visit(working, "/ingest/jobs?state=failed&profile=mended-by-keys")
+    job = failed_job(working, "repaired-by-keys")
+    page = visit(working, "/ingest/jobs?state=failed&profile=repaired-by-keys")
     press(page, "j")
     expect(page.get_by_role("link", name=job.id)).to_be_focused()
     press(page, "Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text(job.id)
-    (working.folder / "mended").touch()
+    (working.folder / "repaired").touch()
     tab_to(page, page.get_by_role("link", name="Resume…"))
     press(page, "Enter")
     expect(page.get_by_role("link", name="Leave it")).to_be_focused()
@@ -195,7 +195,7 @@ def test_a_job_gets_another_priority_and_is_deleted(site: Site, failed: IngestJo
     expect(page.get_by_role("table", name="History entries")).to_contain_text("sent twice")
 
 
-def test_history_is_filtered_paged_and_told_as_of_a_time(site: Site, failed: IngestJob, visit: Visit) -> None:
+def test_history_is_filtered_paged_and_reported_as_of_a_time(site: Site, failed: IngestJob, visit: Visit) -> None:
     lock = site.gate.locks.acquire("historian", f"file:/history/{failed.id}", "shared")
     site.gate.locks.release(lock)
     page = visit(site, "/history")
@@ -216,7 +216,7 @@ def test_history_is_filtered_paged_and_told_as_of_a_time(site: Site, failed: Ing
     expect(table.locator("tbody tr")).to_have_count(1)
 
 
-def test_what_is_looked_for_by_its_id_is_found(site: Site, failed: IngestJob, visit: Visit) -> None:
+def test_an_item_is_found_by_its_id(site: Site, failed: IngestJob, visit: Visit) -> None:
     page = visit(site, "/ingest/jobs")
     page.get_by_label("Id, ARK or local id").fill(f"jid{int(failed.id[3:])}")
     press(page, "Enter")

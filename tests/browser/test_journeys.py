@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from headgate import Lock, LockLost
-from headgate.cli.services import FIRST_TOKEN
+from headgate.cli.service.found import FIRST_TOKEN
 from tests.browser.conftest import Visit, axe_clean, press
 from tests.browser.site import Site
 
@@ -41,7 +41,7 @@ def test_the_printed_address_signs_in_once_and_signing_out_ends_it(site: Site, v
     expect(page.get_by_role("alert")).to_contain_text("was used already or has expired")
 
 
-def test_a_wrong_token_is_told_and_a_revoked_one_signs_out(site: Site, visit: Visit) -> None:
+def test_a_wrong_token_is_reported_and_a_revoked_one_signs_out(site: Site, visit: Visit) -> None:
     page = visit(site, "/locks", signed_in=False, expected=("status of 401",))
     page.get_by_label("API token or sign-in code").fill("hg_wrong")
     page.get_by_role("button", name="Sign in").click()
@@ -55,7 +55,7 @@ def test_a_wrong_token_is_told_and_a_revoked_one_signs_out(site: Site, visit: Vi
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in", timeout=20_000)
 
 
-def test_who_holds_why_another_waits_and_breaking_by_mouse(site: Site, lock: Lock, visit: Visit) -> None:
+def test_a_lock_is_inspected_and_broken_by_mouse(site: Site, lock: Lock, visit: Visit) -> None:
     page = visit(site)
     page.get_by_role("link", name="Locks", exact=True).click()
     page.get_by_label("Resource").fill(lock.resource)

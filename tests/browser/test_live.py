@@ -8,7 +8,7 @@ from tests.browser.site import Site
 HELD = "Locks that are held"
 
 
-def test_what_happens_is_seen_and_a_pause_holds(site: Site, visit: Visit) -> None:
+def test_changes_are_shown_live_until_the_page_is_paused(site: Site, visit: Visit) -> None:
     page = visit(site, "/locks?client=happens")
     expect(page.locator("#live-word")).to_have_text("Live")
     first = site.gate.locks.acquire("happens", "file:/happens/1", "shared")
@@ -40,7 +40,7 @@ def test_rows_stay_where_the_focus_is_and_new_ones_wait(site: Site, visit: Visit
     expect(page.get_by_role("link", name="file:/stay/2")).to_be_visible()
 
 
-def test_what_a_reader_typed_stays(site: Site, visit: Visit) -> None:
+def test_a_live_update_keeps_what_the_user_typed(site: Site, visit: Visit) -> None:
     page = visit(site, "/locks?client=typed")
     field = page.get_by_label("Client")
     field.fill("half a na")

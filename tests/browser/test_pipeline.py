@@ -17,13 +17,13 @@ WORK = [sys.executable, "-m", "headgate", "job", "run"]
 
 @pytest.fixture
 def failed(site: Site, request: pytest.FixtureRequest) -> str:
-    """A chain of jobs of its own, raw to clean to tidy to report to told, of which clean failed on chunk 7."""
+    """A chain of jobs of its own, raw to clean to tidy to report to sent, of which clean failed on chunk 7."""
     name = re.sub(r"\W", "-", request.node.name.removeprefix("test_"))[:20]
     ledger = site.gate.ledger
-    for dataset in ("raw", "tidy", "told"):
+    for dataset in ("raw", "tidy", "sent"):
         ledger.define_dataset(f"{name}-{dataset}")
     ledger.define_job(f"{name}-clean", inputs=[f"{name}-raw"], outputs=[f"{name}-tidy"], max_attempts=1)
-    ledger.define_job(f"{name}-report", inputs=[f"{name}-tidy"], outputs=[f"{name}-told"])
+    ledger.define_job(f"{name}-report", inputs=[f"{name}-tidy"], outputs=[f"{name}-sent"])
     ledger.publish(f"{name}-raw", ["7"])
     for job in ("clean", "report"):
         claim = ledger.find_next(f"{name}-{job}", worker="node1")
@@ -115,7 +115,7 @@ def test_the_same_by_keyboard_alone(site: Site, failed: str, visit: Visit) -> No
     watch_it_finish(site, page, failed)
 
 
-def test_a_chunk_is_held_and_let_go_and_a_job_paused_by_who_may(site: Site, failed: str, visit: Visit) -> None:
+def test_an_operator_holds_and_releases_a_chunk_and_pauses_a_job(site: Site, failed: str, visit: Visit) -> None:
     story = f"/pipeline/jobs/{failed}-report/chunks/7"
     page = visit(site, story, scopes=("read", "operate"))
     assert page.locator(".acts a").all_inner_texts() == ["Resubmit…", "Hold…"], "force and forget are for admins"

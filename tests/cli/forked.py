@@ -31,13 +31,13 @@ ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 60.0
 PRELOADED = (
     "alembic.command",
-    "headgate.stores.sql.dialects.mysql",
-    "headgate.stores.sql.dialects.postgresql",
-    "headgate.stores.sql.dialects.sqlite",
-    "headgate.stores.sql.ledger_questions",
+    "headgate.stores.sql.dialects.mysql.dialect",
+    "headgate.stores.sql.dialects.postgresql.dialect",
+    "headgate.stores.sql.dialects.sqlite.dialect",
+    "headgate.stores.sql.ledger.questions",
     "headgate.stores.sql.store",
-    "headgate.stores.sql.migrations.runner",
-    "headgate.stores.sql.queue_questions",
+    "headgate.stores.sql.migrations.upgrade",
+    "headgate.stores.sql.queue.questions",
     "headgate.stores.zookeeper.store",
     "headgate.gate",
     "sqlalchemy.dialects.mysql.pymysql",
@@ -124,7 +124,7 @@ class Command:
 
 
 def main() -> None:
-    """Fork a command for each order, and tell how it ended."""
+    """Fork a command for each order, and report how it ended."""
     desk, door = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
     known = read_at_start(os.environ)
     preload()
@@ -188,7 +188,7 @@ def preload() -> None:
     for name in PRELOADED:
         import_module(name)
     for module, _, _ in import_module("headgate.cli.tree").COMMANDS.values():
-        import_module(module)
+        import_module(f"headgate.cli.{module}")
     gc.freeze()
 
 

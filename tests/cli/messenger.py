@@ -11,7 +11,7 @@ import socket
 import sys
 
 FORGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "desk")  # noqa: PTH100, PTH118, PTH120 - pathlib takes longer
-#: What the forge says of an interpreter that would have to be started anew.
+#: What the forge says of an interpreter that would have to be started again.
 NOT_HERE = b"not here"
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 

@@ -50,7 +50,7 @@ class Stubborn:
 
 @contextmanager
 def blocked(headgate: Headgate) -> Iterator[float]:
-    """Nobody can write to the SQLite store meanwhile. Gives the moment from which on that is certain."""
+    """Nobody can write to the SQLite store meanwhile. Returns the moment from which on that is certain."""
     with closing(sqlite3.connect(headgate.folder / "headgate.sqlite", timeout=30, isolation_level=None)) as store:
         store.execute("begin exclusive")
         yield time.monotonic()

@@ -78,7 +78,7 @@ def test_an_empty_history_says_so(headgate: Headgate) -> None:
     assert headgate("history").out.startswith("no matching events")
 
 
-def test_settings_tell_their_origin_and_mask_passwords(headgate: Headgate, tmp_path: Path) -> None:
+def test_settings_show_their_origin_and_mask_passwords(headgate: Headgate, tmp_path: Path) -> None:
     (tmp_path / "headgate.toml").write_text('client = "from-file"\nurl = "sqlite:///weaker.db"\n')
     secret = "postgresql://me:hush@db1/x"
     done = headgate("settings", "--json", HEADGATE_COORDINATION_URL=secret)

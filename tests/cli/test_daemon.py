@@ -20,7 +20,7 @@ LEASE = 0.3
 
 
 def events(stream: IO[bytes]) -> Any:
-    """What the daemon tells, line by line."""
+    """The log lines of the daemon."""
     return (json.loads(line) for line in stream)
 
 
@@ -43,13 +43,13 @@ def leave_a_mess(gate: Gate) -> None:
 
 
 def told(gate: Gate) -> list[str]:
-    """What the history tells of the ends of the dead."""
+    """What the history reports the ends of the dead."""
     locks = [entry.event for entry in gate.history(event="expire")]
     return locks + [entry.event for entry in gate.history(job="clean", event="reap")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_the_dead_left_is_freed(headgate: Headgate, number: signal.Signals) -> None:
+def test_locks_and_items_of_dead_workers_are_freed(headgate: Headgate, number: signal.Signals) -> None:
     with connect(headgate.url) as gate:
         leave_a_mess(gate)
         process = headgate.start("daemon", "reaper", "--interval", "0.1")

@@ -1,4 +1,4 @@
-"""`headgate doctor`: what is wrong is found, explained and mended; exit codes say which."""
+"""`headgate doctor`: what is wrong is found, explained and repaired; exit codes say which."""
 
 import re
 import sqlite3
@@ -28,7 +28,7 @@ def test_nothing_wrong_says_what_was_looked_at(headgate: Headgate) -> None:
     assert done.out.splitlines()[-1] == "nothing is wrong"
 
 
-def test_a_fault_is_explained_and_left_alone_until_it_is_to_be_mended(headgate: Headgate) -> None:
+def test_a_fault_is_explained_and_left_alone_until_it_is_to_be_repaired(headgate: Headgate) -> None:
     with connect(headgate.url) as gate:
         fill(gate, jobs=2)
         gate.queue.presence.sign_on(DAEMON)
@@ -92,7 +92,7 @@ def test_a_job_that_the_table_does_not_know_is_for_a_person(headgate: Headgate, 
         assert "nonsense" in done.out
 
 
-def test_what_is_stuck_is_told_by_submit_status_and_doctor(headgate: Headgate) -> None:
+def test_alarms_are_reported_by_submit_status_and_doctor(headgate: Headgate) -> None:
     payload = headgate.folder / "hello.txt"
     payload.write_text("hello")
     made = headgate("ingest", "submit", str(payload), "--profile", "demo", "--submitter", "me", "--type", "file")

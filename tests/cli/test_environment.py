@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from headgate.cli.passing import for_daemon_command
+from headgate.cli.processes.environment import for_daemon_command
 from headgate.core.errors import BadValue
-from headgate.core.variables import NO_MORE, NamePatterns, check_job_variables, parse_patterns
+from headgate.core.values.variables import NO_MORE, NamePatterns, check_job_variables, parse_patterns
 from headgate.settings import KNOWN, load
 from tests.cli.commands import Headgate
 from tests.contract.ledger_steps import RUNS_CODE
@@ -47,7 +47,7 @@ def test_a_command_gets_the_callers_environment_without_our_secrets(headgate: He
 
 
 def test_every_secret_setting_is_withheld() -> None:
-    from headgate.cli.passing import withheld
+    from headgate.cli.processes.environment import withheld
 
     secret = {known.variable for known in KNOWN if known.secret}
     assert secret <= set(withheld(pass_api_token=False))
@@ -55,7 +55,7 @@ def test_every_secret_setting_is_withheld() -> None:
 
 
 def test_a_worker_checks_a_jobs_variables_again(headgate: Headgate) -> None:
-    """Whoever defined it, with whatever settings: the worker's owner decides."""
+    """Whatever the job defines, the worker's owner decides."""
     (headgate.folder / "pipeline.toml").write_text(PIPELINE.replace("PARAM_REGION", "BASH_ENV"))
     refused = headgate("define", "pipeline.toml")
     assert (refused.code, "PARAM_BASH_ENV" in refused.err, "job_variables" in refused.err) == (2, True, True)

@@ -55,7 +55,7 @@ def test_the_advice_of_a_refused_run_is_the_same_run_with_a_wait(headgate: Headg
     assert "headgate lock list --resource 'a b'" in refused.err
 
 
-def test_an_upgrade_that_is_refused_is_not_told_to_wait(headgate: Headgate) -> None:
+def test_an_upgrade_that_is_refused_is_not_asked_to_wait(headgate: Headgate) -> None:
     lock = headgate.acquire(DB, "--mode", "shared")
     headgate.acquire(DB, "--mode", "shared", client="bob")
     refused = headgate("lock", "upgrade", lock["id"], "--token", str(lock["token"]))
@@ -113,8 +113,8 @@ BAD_INPUT = {
     "negative wait": ["lock", "acquire", DB, "--wait", "-1"],
     "negative lease": ["lock", "acquire", DB, "--lease", "-5m"],
     "no lease": ["lock", "acquire", DB, "--lease", "0"],
-    "wait for ever": ["lock", "acquire", DB, "--wait", "inf"],
-    "wait that is no number": ["lock", "acquire", DB, "--wait", "soon"],
+    "wait forever": ["lock", "acquire", DB, "--wait", "inf"],
+    "wait without a number": ["lock", "acquire", DB, "--wait", "soon"],
     "wait in unknown units": ["lock", "acquire", DB, "--wait", "3w"],
     "empty wait": ["lock", "acquire", DB, "--wait", ""],
     "empty request id": ["lock", "acquire", DB, "--request-id", ""],
@@ -209,7 +209,7 @@ def test_a_reader_that_went_away_is_no_drama(headgate: Headgate) -> None:
     os.close(writing)
 
 
-def test_a_grant_that_nobody_could_read_is_given_back(headgate: Headgate) -> None:
+def test_a_grant_that_nobody_could_read_is_released(headgate: Headgate) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [PROGRAM, "lock", "acquire", DB],

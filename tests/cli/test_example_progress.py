@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from headgate import connect
-from headgate.cli.definitions import define_all, read_pipeline
 from headgate.cli.example import loading
 from headgate.cli.example.folder import ExampleFolder
 from headgate.cli.example.loading import Example
+from headgate.cli.ledger.definitions import define_all, read_pipeline
 from headgate.gate import Gate
 
 
-def test_what_stands_still_is_reported_once_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_job_is_reported_once_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "STILL_SECONDS", 0.2)
     monkeypatch.setattr(loading, "PATIENCE_SECONDS", 0.6)
     folder, said = ExampleFolder(tmp_path / "example"), list[str]()

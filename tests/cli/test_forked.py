@@ -33,7 +33,7 @@ def start_forked(headgate: Headgate, *words: str, **more: str) -> "subprocess.Po
 
 
 @pytest.mark.parametrize("language", ["C.UTF-8", "C"])  # With another one it is not forked, but started.
-def test_what_a_shell_finds_says_and_ends_as_the_command(language: str, headgate: Headgate) -> None:
+def test_a_forked_command_prints_and_exits_like_one_started_by_a_shell(language: str, headgate: Headgate) -> None:
     with start_forked(headgate, "lock", "show", "nobody's", LANG=language) as process:
         out, err = process.communicate()
     told = headgate("lock", "show", "nobody's")

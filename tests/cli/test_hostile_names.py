@@ -12,11 +12,11 @@ import click
 import pytest
 
 from headgate import Gate, connect
-from headgate.cli import output
 from headgate.cli.main import main
+from headgate.cli.terminal import output
 from headgate.cli.tree import root
-from headgate.core.queue import NewJob
-from headgate.core.visible import visible, visible_json
+from headgate.core.queue.model import NewJob
+from headgate.core.values.visible import visible, visible_json
 from headgate.telemetry import JsonLines
 
 #: A window's title, a cleared screen, a C1 code, a carriage return, bidi controls, a blank of no width, a tag.
@@ -173,7 +173,7 @@ def test_on_a_terminal_our_own_colours_are_left_and_no_others(
     assert output.shown(output.painted(HOSTILE)).count("\x1b") == 2
 
 
-def test_what_people_write_stays_as_it_is() -> None:
+def test_harmless_text_is_printed_unchanged() -> None:
     for text in ("Größe", "日本語 全角\u3000x", "10\u00a0000 €", "naïve — “quoted”", "👩 ok", "two\nlines\tand a tab"):
         assert visible(text) == text
         assert json.loads(visible_json(json.dumps(text, ensure_ascii=False))) == text

@@ -1,4 +1,4 @@
-"""`headgate ingest`: what depositors and operators type, what they are told, and what they are warned of."""
+"""`headgate ingest`: the output and the warnings for depositors and operators."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_submit_and_look(headgate: Headgate, gate: Gate) -> None:
     assert len(gate.queue.batches()) == 1
 
 
-def test_a_file_is_handed_in_as_a_url(headgate: Headgate) -> None:
+def test_a_file_is_submitted_as_a_url(headgate: Headgate) -> None:
     (headgate.folder / "my book.checkm").touch()
     words = ("ingest", "submit", "my book.checkm", "--profile", "demo", "--submitter", "me", "--json")
     assert good(headgate(*words)).json["submission"]["payload_url"].endswith("/my%20book.checkm")
@@ -220,7 +220,7 @@ def test_many_at_once_need_a_reason_and_a_yes(headgate: Headgate, gate: Gate) ->
     assert states(gate) == {}
 
 
-def test_some_that_refuse_are_told_and_the_others_are_done(headgate: Headgate, gate: Gate) -> None:
+def test_some_that_refuse_are_reported_and_the_others_are_done(headgate: Headgate, gate: Gate) -> None:
     fill(gate, jobs=2)
     job = gate.queue.acquire_job("pending")
     assert job is not None
@@ -288,7 +288,7 @@ def read_until(terminal: int, word: bytes) -> bytes:
     return seen
 
 
-def test_status_and_history_tell_of_the_queue(headgate: Headgate, gate: Gate) -> None:
+def test_status_and_history_report_the_queue(headgate: Headgate, gate: Gate) -> None:
     fill(gate)
     job = gate.queue.acquire_job("pending")
     assert job is not None

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.cli.job_loop import Crew
-from headgate.cli.processes import check_command
-from headgate.cli.session import Session
+from headgate.cli.ledger.job_loop import JobLoop
+from headgate.cli.processes.pair import check_command
+from headgate.cli.terminal.console import Console
 from tests.cli.commands import PROGRAM, Headgate, gone, read_number
 from tests.waiting import until
 
@@ -77,7 +77,7 @@ def test_the_last_line_of_stderr_is_kept_where_that_is_asked_for(pipeline: Headg
     assert message(pipeline) == "exit code 4: bad  [31mrate"
 
 
-def test_what_is_kept_is_short_and_gives_no_secret_away(pipeline: Headgate) -> None:
+def test_the_recorded_line_is_short_and_contains_no_secret(pipeline: Headgate) -> None:
     script = 'printf "%s %s %s" "open sesame" second-line "$(seq -s . 400)" >&2; exit 1'
     secrets = {"HEADGATE_MAIL_PASSWORD": "open sesame", "HEADGATE_MINTER_KEY": "first-line\nsecond-line"}
     run(pipeline, "--keep-stderr", script=script, **secrets)
@@ -111,7 +111,7 @@ def test_a_command_that_there_is_not_claims_nothing(pipeline: Headgate) -> None:
     assert rows(pipeline) == {}
 
 
-def test_the_command_is_told_all_that_it_needs(pipeline: Headgate) -> None:
+def test_the_command_gets_all_that_it_needs(pipeline: Headgate) -> None:
     script = 'env | grep -E "^(HEADGATE_|PARAM_)" | sort; stat -c %a "$HEADGATE_CLAIM_FILE"; cat "$HEADGATE_CLAIM_FILE"'
     done = run(pipeline, "--dataid", "2", script=script)
     assert done.code == 0, done.err
@@ -155,7 +155,7 @@ def test_the_loop_takes_all_and_tries_again(pipeline: Headgate) -> None:
 
 
 def test_workers_work_side_by_side(pipeline: Headgate) -> None:
-    """Each waits until all three are there: one after the other would wait for ever."""
+    """Each waits until all three are there: one after the other would wait forever."""
     script = 'touch "here-$HEADGATE_DATAID"; until [ -e here-1 -a -e here-2 -a -e here-3 ]; do sleep 0.01; done'
     assert run(pipeline, "--loop", "--workers", "3", script=script).code == 0
     assert rows(pipeline) == {"1": "READY", "2": "READY", "3": "READY"}
@@ -255,7 +255,7 @@ def test_a_command_that_ignores_sigterm_ends_when_it_wants_and_counts_where_it_i
 
 
 def test_a_worker_of_the_loop_that_is_killed_takes_nobody_along(pipeline: Headgate) -> None:
-    """Its command ends with it, its chunk runs again when its lease is over, and the loop goes on."""
+    """Its command ends with it, its chunk runs again when its lease has expired, and the loop goes on."""
     script = "[ $HEADGATE_DATAID$HEADGATE_ATTEMPT != 11 ] || { echo $$ >pid; exec sleep 60; }"
     process = pipeline.start(
         "job", "run", "clean", "--loop", "--workers", "2", "--lease", "1", "--", "sh", "-c", script
@@ -266,7 +266,7 @@ def test_a_worker_of_the_loop_that_is_killed_takes_nobody_along(pipeline: Headga
     os.kill(worker, signal.SIGKILL)
     until(lambda: gone(child), "its command to end")
     assert process.wait(30) == 1
-    # The loop itself may have got it, if the lease was over by then.
+    # The loop itself may have got it, if the lease had expired by then.
     until(lambda: run(pipeline).code in (0, 3) and rows(pipeline)["1"] == "READY", "the chunk to run again")
 
 
@@ -294,7 +294,7 @@ def test_a_worker_that_breaks_before_it_claims_ends_the_loop(capfd: pytest.Captu
     def break_down(_stops: object, _tell: object) -> int:
         raise RuntimeError("out of order")
 
-    crew = Crew(cast("Session", SimpleNamespace(quiet=True, claimed=False, interrupted=False)), 1, break_down)
+    crew = JobLoop(cast("Console", SimpleNamespace(quiet=True, claimed=False, interrupted=False)), 1, break_down)
     assert crew.work() == 1
     assert capfd.readouterr().err.count("RuntimeError: out of order") == 1
 
@@ -326,7 +326,7 @@ def test_a_chunk_without_a_limit_does_not_fail_at_full_speed(pipeline: Headgate)
 def test_workers_that_are_killed_again_and_again_are_started_after_growing_pauses() -> None:
     started: list[float] = []
 
-    class Watched(Crew):
+    class Watched(JobLoop):
         def _start(self) -> None:
             started.append(time.monotonic())
             if len(started) == 4:
@@ -337,7 +337,7 @@ def test_workers_that_are_killed_again_and_again_are_started_after_growing_pause
         os.kill(os.getpid(), signal.SIGKILL)
         return 0
 
-    crew = Watched(cast("Session", SimpleNamespace(quiet=True, claimed=False, interrupted=False)), 1, die)
+    crew = Watched(cast("Console", SimpleNamespace(quiet=True, claimed=False, interrupted=False)), 1, die)
     assert crew.work() == 128 + signal.SIGTERM
     pauses = [after - before for before, after in pairwise(started)]
     assert [pause >= wanted for pause, wanted in zip(pauses, (0.2, 0.4, 0.8), strict=True)] == [True] * 3

@@ -32,7 +32,7 @@ def stubborn(pipeline: Headgate) -> Stubborn:
 
 
 def again(pipeline: Headgate) -> bool:
-    """Another worker gets the chunk, once the lease is over."""
+    """Another worker gets the chunk, once the lease has expired."""
     return pipeline("job", "run", "clean", "--", "true").code == 0
 
 
@@ -43,7 +43,7 @@ def test_a_store_that_is_blocked_ends_the_whole_group_before_the_lease(pipeline:
     code, err = command.finish()
     assert code == 76
     assert "could not be renewed in time; the command was stopped" in err
-    # The last heartbeat was sent before the block, so the lease ended before this.
+    # The last heartbeat was sent before the block, so the lease expired before this.
     assert max(command.last_alive()) < since + LEASE
     until(lambda: again(pipeline), "the chunk to run again")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import headgate as library
-from headgate.core.ledger import Row
-from headgate.service.ledger import Ledger
+from headgate.core.ledger.model import Row
+from headgate.service.ledger.use_cases import Ledger
 from tests.cli.commands import Headgate, read_number
 from tests.cli.stubborn import blocked
 from tests.waiting import until

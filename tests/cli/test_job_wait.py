@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from headgate import connect
-from headgate.cli.dataids import Selection
-from headgate.core.ledger import Row
-from headgate.core.ranges import expand
-from headgate.service.job_waiting import JobWait
+from headgate.cli.ledger.dataids import Selection
+from headgate.core.ledger.model import Row
+from headgate.core.ledger.ranges import expand
+from headgate.service.ledger.job_progress import JobWait
 from tests.cli.commands import Headgate
 from tests.contract.ledger_steps import one_job
 from tests.contract.queue_steps import batch_in
 
 
-def test_waiting_ends_with_the_chunks_and_tells_their_outcome(headgate: Headgate) -> None:
+def test_waiting_ends_with_the_chunks_and_reports_their_outcome(headgate: Headgate) -> None:
     with connect(headgate.url) as gate:
         ledger = one_job(gate, max_attempts=2)
         assert headgate("job", "wait", "clean").code == 0  # There is nothing to wait for.
@@ -40,7 +40,7 @@ def test_waiting_ends_with_the_chunks_and_tells_their_outcome(headgate: Headgate
         assert headgate("job", "wait", "cleam").code == 2
 
 
-def test_what_is_waited_for_is_named_and_python_waits_too(headgate: Headgate) -> None:
+def test_wait_names_what_it_waits_for_and_works_from_python(headgate: Headgate) -> None:
     with connect(headgate.url) as gate:
         ledger = one_job(gate)
         ledger.publish("raw", ["1"])

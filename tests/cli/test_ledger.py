@@ -67,7 +67,7 @@ def test_define_says_what_changes_and_again_nothing(headgate: Headgate) -> None:
         ('uri = "s3', 'order = "up"\nuri = "s3', ["order 'up' of dataset 'orders_clean' is"]),
     ],
 )
-def test_a_typo_is_told_with_its_line_and_the_nearest_name(
+def test_a_typo_is_reported_with_its_line_and_the_nearest_name(
     headgate: Headgate, old: str, new: str, expected: list[str]
 ) -> None:
     write(headgate.folder, PIPELINE.replace(old, new, 1))
@@ -150,7 +150,7 @@ def test_support_resubmits_holds_and_forgets(pipeline: Headgate) -> None:
     assert pipeline("job", "hold", "clean", "1", "--reason", "wait").code == 0
     assert pipeline("job", "next", "clean").code == 3
     assert pipeline("job", "unhold", "clean", "1").code == 0
-    assert pipeline("job", "forget", "report", "1", "--reason", "start anew").code == 0
+    assert pipeline("job", "forget", "report", "1", "--reason", "start again").code == 0
     assert pipeline("job", "pause", "clean", "--reason", "disk").code == 0
     assert pipeline("job", "next", "clean").code == 3
     assert pipeline("job", "unpause", "clean").code == 0
@@ -190,7 +190,7 @@ def test_chunks_are_published_from_a_file(pipeline: Headgate) -> None:
     assert pipeline("data", "publish", "orders_raw", "2024-02-30..2024-03-01").code == 2
 
 
-def test_what_is_unknown_is_wrong_usage(pipeline: Headgate) -> None:
+def test_an_unknown_name_is_wrong_usage(pipeline: Headgate) -> None:
     for words in (("job", "next", "claen"), ("job", "plan", "claen"), ("data", "publish", "orders_rwa", "1")):
         done = pipeline(*words)
         assert done.code == 2

@@ -55,7 +55,7 @@ def test_the_client_is_the_flag_else_the_setting_else_the_user(headgate: Headgat
     assert "@" in str(client())
 
 
-def test_the_same_request_gives_the_same_grant(headgate: Headgate) -> None:
+def test_the_same_request_returns_the_same_grant(headgate: Headgate) -> None:
     first = headgate.acquire(DB, "--request-id", "r1")
     again = headgate.acquire(DB, "--request-id", "r1")
     assert (first["id"], first["token"]) == (again["id"], again["token"])
@@ -152,10 +152,10 @@ def test_a_waiting_writer_gets_its_turn(headgate: Headgate) -> None:
     assert out.startswith(b"granted  exclusive")
 
 
-def test_show_tells_all(headgate: Headgate) -> None:
-    lock = headgate.acquire(DB, "--note", "moving house")
+def test_show_prints_everything(headgate: Headgate) -> None:
+    lock = headgate.acquire(DB, "--note", "moving data")
     shown = headgate("lock", "show", lock["id"])
-    assert "moving house" in shown.out
+    assert "moving data" in shown.out
     assert lock["since"] in shown.out
     assert headgate("lock", "show", lock["id"], "--json").json["id"] == lock["id"]
 
@@ -171,7 +171,7 @@ def test_break_makes_the_token_stale_and_keeps_the_reason(headgate: Headgate) ->
     assert entry["reason"].endswith("host is gone")
 
 
-def test_who_is_stuck_behind_whom_is_shown_to_the_end_of_the_chain(headgate: Headgate) -> None:
+def test_chains_of_waiters_are_shown_to_their_end(headgate: Headgate) -> None:
     """c waits for b, which holds s:two and waits for a, which holds s:one: a is the one to look at."""
     with connect(headgate.url) as gate:
         gate.locks.acquire("a", "s:one", "exclusive")

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headgate.cli import output
-from headgate.cli.tables import cells, fitted
+from headgate.cli.terminal import output
+from headgate.cli.terminal.tables import cells, fitted
 from headgate.cli.tree import COMMANDS, GROUPS
 from tests.cli.commands import Headgate
 from tests.cli.terminal import typed
@@ -36,7 +36,7 @@ def test_a_table_fits_the_terminal_and_keeps_ids_whole(headgate: Headgate, width
         assert "cut to" not in whole
 
 
-def test_text_gives_way_before_columns_are_left_out() -> None:
+def test_text_is_cut_before_columns_are_left_out() -> None:
     rows = [["jid0000000001", "failed", "a long story of what went wrong", "12 s ago"]]
     headings = ["ID", "STATE", "WHY", "SINCE"]
     (_, line), is_cut = fitted(headings, rows, 50)
@@ -100,7 +100,7 @@ def test_json_is_spread_out_for_people_and_one_line_for_programs(headgate: Headg
     assert headgate("status", "--json").out.count("\n") == 1
 
 
-def test_a_clock_that_is_ahead_gives_no_negative_age() -> None:
+def test_a_clock_that_is_ahead_causes_no_negative_age() -> None:
     assert output.ago(datetime.now(UTC) + timedelta(seconds=30)) == "0 s ago"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headgate import connect
-from headgate.cli import progress
-from headgate.cli.session import Session
+from headgate.cli.terminal import progress
+from headgate.cli.terminal.console import Console
 from tests.cli.commands import PROGRAM, Headgate
 from tests.waiting import until
 
@@ -53,11 +53,11 @@ def test_a_line_says_how_far_it_is_how_fast_and_how_long_the_rest_takes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "TOLD_SECONDS", 0.0)
-    with progress.progress(Session(), lambda: 20_000, BATCH, "chunks") as tell:
+    with progress.progress(Console(), lambda: 20_000, BATCH, "chunks") as tell:
         tell(5000)
     line = r"5,000 of 20,000 chunks \(25%\), [0-9,]+/s, [0-9.]+ s left\n"
     assert re.fullmatch(line, capsys.readouterr().err)
-    with progress.progress(Session(quiet=True), lambda: 20_000, BATCH) as tell:
+    with progress.progress(Console(quiet=True), lambda: 20_000, BATCH) as tell:
         tell(5000)
     assert capsys.readouterr().err == ""
 

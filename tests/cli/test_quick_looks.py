@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from headgate.cli.completion import SHELLS
+from headgate.cli.terminal.completion import SHELLS
 from headgate.cli.tree import root
 from tests.cli.commands import PROGRAM, Headgate, forge_for
 from tests.cli.test_output import on_terminal
@@ -67,7 +67,7 @@ def test_no_help_is_wider_than_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
         (["ingest", "submitt"], "'submit'"),
     ],
 )
-def test_what_is_mistyped_is_guessed(words: list[str], guess: str, headgate: Headgate) -> None:
+def test_a_typo_is_answered_with_the_nearest_word(words: list[str], guess: str, headgate: Headgate) -> None:
     done = headgate(*words)
     assert done.code == 2
     assert "Did you mean" in done.err
@@ -137,18 +137,18 @@ def test_completion_creates_no_store_and_does_not_wait_for_one(tmp_path: Path) -
         assert completed(tmp_path, ["job run cl"], HEADGATE_URL=url) == [""]
 
 
-#: Sooner than people would be told: what is proven is that it is told, and how.
+#: Sooner than for users: the test proves that progress is shown, and how.
 SOONER = """
-import headgate.cli.moving, headgate.cli.progress
-headgate.cli.progress.PATIENCE_SECONDS = 0.001
-headgate.cli.moving.FEW = 1
+import headgate.cli.store.moving, headgate.cli.terminal.progress
+headgate.cli.terminal.progress.PATIENCE_SECONDS = 0.001
+headgate.cli.store.moving.FEW = 1
 """
 
 
 @pytest.mark.parametrize(
     ("words", "waited"), [(["doctor"], "checking everything"), (["backup", "b.gz"], "6 of 6 rows (100%)")]
 )
-def test_what_takes_long_says_so_on_a_terminal(words: list[str], waited: str, headgate: Headgate) -> None:
+def test_slow_commands_show_progress_on_a_terminal(words: list[str], waited: str, headgate: Headgate) -> None:
     headgate.acquire("file:/x")
     (headgate.folder / "sitecustomize.py").write_text(SOONER)
     path = os.pathsep.join(filter(None, [str(headgate.folder), os.environ.get("PYTHONPATH", "")]))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.lock_run import parse_wants
-from headgate.cli.running import Limits
+from headgate.cli.locks.run import parse_wants
+from headgate.cli.processes.running import StopLimits
 from headgate.core.errors import BadValue
 from tests.cli.commands import PROGRAM, Headgate, gone, process_state, read_number
 from tests.waiting import until
@@ -35,7 +35,7 @@ SLEEPER = "echo $$ >pid; sleep 60 & echo $! >grandchild; wait"
         (["shared"], {"shared": "exclusive"}),
     ],
 )
-def test_what_follows_the_last_equals_sign_is_the_mode(words: list[str], wants: dict[str, str]) -> None:
+def test_the_mode_follows_the_last_equals_sign(words: list[str], wants: dict[str, str]) -> None:
     assert parse_wants(words) == wants
 
 
@@ -62,7 +62,7 @@ def test_the_exit_code_is_the_commands_own(headgate: Headgate, script: str, code
     assert headgate.locks(DB)["items"] == []
 
 
-def test_what_cannot_be_run_is_127_or_126_and_takes_no_lock(headgate: Headgate, tmp_path: Path) -> None:
+def test_a_command_that_cannot_run_exits_with_127_or_126_without_a_lock(headgate: Headgate, tmp_path: Path) -> None:
     plain = tmp_path / "plain.txt"
     plain.write_text("no program")
     for command, code in (("no-such-command", 127), ("./no/such", 127), ("", 127), (str(plain), 126), ("/tmp", 126)):  # noqa: S108
@@ -109,7 +109,7 @@ print(json.dumps([dict(os.environ), json.loads(listed)]))
 """
 
 
-def test_the_command_is_told_its_lock(headgate: Headgate) -> None:
+def test_the_command_gets_its_lock_in_variables(headgate: Headgate) -> None:
     command = ["--client", "copy", "--", sys.executable, "-c", WITH_LIST]
     done = headgate("lock", "run", f"{DB}=shared", *command, MINE="kept")
     variables, listed = done.json
@@ -123,7 +123,7 @@ def test_the_command_is_told_its_lock(headgate: Headgate) -> None:
     assert (variables["MINE"], variables["HEADGATE_URL"]) == ("kept", headgate.url)
 
 
-def test_a_store_that_a_flag_named_is_told_too(headgate: Headgate) -> None:
+def test_a_store_that_a_flag_named_is_passed_too(headgate: Headgate) -> None:
     url = f"sqlite:///{headgate.folder / 'other.sqlite'}"
     done = headgate("--url", url, "lock", "run", DB, "--", *ENVIRONMENT)
     assert done.json["HEADGATE_URL"] == url
@@ -132,22 +132,22 @@ def test_a_store_that_a_flag_named_is_told_too(headgate: Headgate) -> None:
 @pytest.mark.parametrize(
     ("lease", "grace", "limits"),
     [
-        (60, None, Limits(60, 10, 1)),
-        (2, None, Limits(2, 0.5, 0.2)),
-        (60, 30, Limits(60, 30, 1)),
-        (60, 0, Limits(60, 0, 1)),
+        (60, None, StopLimits(60, 10, 1)),
+        (2, None, StopLimits(2, 0.5, 0.2)),
+        (60, 30, StopLimits(60, 30, 1)),
+        (60, 0, StopLimits(60, 0, 1)),
     ],
 )
-def test_the_times_around_a_leases_end(lease: float, grace: float | None, limits: Limits) -> None:
-    assert Limits.of(lease, grace) == limits
+def test_the_times_around_a_leases_end(lease: float, grace: float | None, limits: StopLimits) -> None:
+    assert StopLimits.of(lease, grace) == limits
 
 
-def test_a_store_that_gives_a_shorter_lease_shortens_the_times() -> None:
-    assert Limits.of(60, None).within(10) == Limits(10, 5, 1)
-    assert Limits.of(60, 30).within(40) == Limits(40, 20, 1)
+def test_a_shorter_lease_from_the_store_shortens_the_limits() -> None:
+    assert StopLimits.of(60, None).within(10) == StopLimits(10, 5, 1)
+    assert StopLimits.of(60, 30).within(40) == StopLimits(40, 20, 1)
 
 
-def test_several_locks_are_told_as_a_list(headgate: Headgate) -> None:
+def test_several_locks_are_passed_as_a_list(headgate: Headgate) -> None:
     done = headgate("lock", "run", "b=read", "a", "--", *ENVIRONMENT, HEADGATE_LOCK_ID="an outer lock's")
     variables = done.json
     locks = json.loads(variables["HEADGATE_LOCKS"])
@@ -199,7 +199,7 @@ def test_signals_are_passed_on(headgate: Headgate, name: str) -> None:
     runner = headgate.start("lock", "run", DB, "--", "sh", "-c", script)
     read_number(headgate.folder / "pid")
     runner.send_signal(getattr(signal, f"SIG{name}"))
-    out, _ = runner.communicate(timeout=20)  # On stderr the shell tells how its sleep ended: it was told too.
+    out, _ = runner.communicate(timeout=20)  # On stderr the shell reports how its sleep ended: it got the signal too.
     assert (runner.returncode, out) == (5, f"{name}\n".encode())
     assert headgate.locks(DB)["items"] == []
 
@@ -212,7 +212,7 @@ def test_the_whole_group_gets_the_signal(headgate: Headgate) -> None:
     until(lambda: gone(grandchild), "the grandchild to end")
 
 
-def test_what_the_user_ignores_stays_ignored(headgate: Headgate) -> None:
+def test_ignored_signals_stay_ignored(headgate: Headgate) -> None:
     """As nohup does it: neither headgate nor the command ends by SIGHUP."""
     command = ["nohup", str(PROGRAM), "lock", "run", DB, "--", "sh", "-c", "echo $$ >pid; read line; exit 6"]
     runner = subprocess.Popen(
@@ -234,12 +234,12 @@ def test_the_command_is_the_leader_of_its_own_session(headgate: Headgate) -> Non
 
 
 def test_python_s_own_signal_habits_are_not_inherited(headgate: Headgate) -> None:
-    """Python ignores SIGPIPE; a command that did so too would run on for ever after `| head`."""
+    """Python ignores SIGPIPE; a command that did so too would run on forever after `| head`."""
     done = headgate("lock", "run", DB, "--", "grep", "SigIgn", "/proc/self/status")
     assert int(done.out.split()[1], 16) & (1 << (signal.SIGPIPE - 1)) == 0
 
 
-def test_what_the_command_leaves_running_is_ended_and_told(headgate: Headgate) -> None:
+def test_processes_that_the_command_leaves_running_are_stopped_and_reported(headgate: Headgate) -> None:
     done = headgate(
         "lock", "run", "--lease", "2", DB, "--", "sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $! >left; exit 3"
     )
@@ -255,7 +255,7 @@ def test_a_daemon_of_its_own_session_is_left_alone(headgate: Headgate) -> None:
     os.kill(daemon, signal.SIGKILL)
 
 
-def test_ctrl_z_stops_the_command_and_fg_lets_it_go_on(headgate: Headgate) -> None:
+def test_ctrl_z_stops_the_command_and_fg_continues_it(headgate: Headgate) -> None:
     runner = headgate.start("lock", "run", DB, "--", "sh", "-c", SLEEPER)
     pids = [read_number(headgate.folder / name) for name in ("pid", "grandchild")]
     runner.send_signal(signal.SIGTSTP)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.run_folder import PREFIX, run_folder
+from headgate.cli.processes.run_folder import PREFIX, run_folder
 from tests.waiting import until
 
 #: A daemon that is killed while a command works on an item.
 KILLED = """
 import os, signal
-from headgate.cli.daemon_plan import Plan
-plan = Plan([], {}, {"downloading": ["true"]})
+from headgate.cli.service.daemon_plan import DaemonPlan
+plan = DaemonPlan([], {}, {"downloading": ["true"]})
 with plan.guarded():
     (plan._folder / "item-1.json").write_text("secret")
     print(plan._folder, plan._folder.stat().st_mode & 0o777, flush=True)
@@ -43,7 +43,7 @@ def test_a_folder_goes_at_the_end_also_after_a_failure(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_what_nobody_uses_any_more_is_removed_at_the_next_start(place: Path) -> None:
+def test_unused_folders_are_removed_at_the_next_start(place: Path) -> None:
     left, used, other = place / f"{PREFIX}left", place / f"{PREFIX}used", place / "headgate-other"
     for each in (left, used, other):
         each.mkdir(0o700)

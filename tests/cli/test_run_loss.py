@@ -30,7 +30,7 @@ def test_a_store_that_is_blocked_ends_the_command_before_the_lease(headgate: Hea
         code, err = command.finish()
     assert code == 76
     assert "could not be renewed in time; the command was stopped" in err
-    # The last renewal was sent before the block, so the lease ended before this.
+    # The last renewal was sent before the block, so the lease expired before this.
     assert max(command.last_alive()) < since + LEASE
 
 
@@ -54,7 +54,7 @@ def test_a_broken_lock_ends_the_command(headgate: Headgate) -> None:
     assert "the command was stopped" in err
 
 
-def test_of_several_locks_one_that_is_lost_is_enough_and_the_rest_is_given_back(headgate: Headgate) -> None:
+def test_of_several_locks_one_that_is_lost_is_enough_and_the_rest_is_released(headgate: Headgate) -> None:
     command = stubborn(headgate, "another")
     (lock,) = headgate.locks(DB)["items"]
     headgate("lock", "break", lock["id"], "--reason", "we need it")
@@ -96,7 +96,7 @@ def test_killed_with_9_together_with_the_guardian_the_kernel_ends_the_command(he
     command.runner.kill()
     os.kill(guardian, signal.SIGKILL)
     until(lambda: gone(command.pids[0]), "the command to end")
-    os.kill(command.pids[1], signal.SIGKILL)  # Out of the kernel's reach: it tells the direct child only.
+    os.kill(command.pids[1], signal.SIGKILL)  # Out of the kernel's reach: it signals the direct child only.
 
 
 def test_stopped_for_longer_than_the_lease_the_command_does_not_run_on(headgate: Headgate) -> None:
@@ -152,7 +152,7 @@ def test_a_store_that_is_back_in_time_is_not_noticed(headgate: Headgate) -> None
 
 
 def test_a_store_that_is_gone_at_the_end_keeps_nobody_waiting(headgate: Headgate) -> None:
-    """The work is done and was protected: its exit code counts; the lease ends by itself."""
+    """The work is done and was protected: its exit code counts; the lease expires by itself."""
     os.mkfifo(headgate.folder / "go")
     runner = headgate.start("lock", "run", "--lease", "60", DB, "--", "sh", "-c", "echo $$ >pid; read line <go; exit 5")
     read_number(headgate.folder / "pid")

@@ -50,7 +50,7 @@ def test_help_and_settings_load_no_store(headgate: Headgate, words: list[str]) -
     assert not {name for name in loaded if name.startswith(("headgate.stores", "headgate.service"))}
 
 
-def test_taking_and_giving_back_on_sqlite_needs_no_sqlalchemy(headgate: Headgate) -> None:
+def test_acquire_and_release_on_sqlite_do_not_import_sqlalchemy(headgate: Headgate) -> None:
     lock = headgate.acquire("made")
     assert not modules(headgate, "lock", "acquire", "other") & HEAVY
     assert not modules(headgate, "lock", "run", "third", "--", "true") & (HEAVY | {"subprocess"})

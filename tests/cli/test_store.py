@@ -5,7 +5,7 @@ from tests.cli.commands import Headgate
 DB = "mysql://db1/core"
 
 
-def test_raising_tokens_ends_leases_and_gives_persistent_locks_a_new_token(headgate: Headgate) -> None:
+def test_raising_tokens_ends_leases_and_renews_the_tokens_of_persistent_locks(headgate: Headgate) -> None:
     leased, kept = headgate.acquire("r:1", "--lease", "600s"), headgate.acquire("r:2")
     headgate("store", "raise-tokens", "--reason", "an old disk image", "--yes")
     held = {lock["resource"]: lock for lock in headgate("lock", "list", "--json").json["items"]}

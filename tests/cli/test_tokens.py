@@ -2,7 +2,7 @@
 
 import headgate as library
 from headgate.calls.actor import acting
-from headgate.core.owners import Actor
+from headgate.core.access.owners import Actor
 from tests.cli.commands import Headgate
 
 RESOURCE = "file:/data/x"

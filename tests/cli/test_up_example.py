@@ -1,4 +1,4 @@
-"""`headgate up --example`: what a new user sees first, as an installed program, and what may be in its way."""
+"""`headgate up --example`: what a new user sees first, as an installed program, and what may keep it from starting."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def living(folder: Path, *more: str) -> Iterator[tuple["subprocess.Popen[str]", 
 
 
 def commands_in(said: str) -> list[str]:
-    """What the example tells its user to type."""
+    """The commands that the example prints for its user."""
     return [line.strip() for line in said.splitlines() if re.match(r"  cd | {5}\S", line)]
 
 
@@ -139,7 +139,7 @@ def test_a_start_that_is_killed_is_taken_up_by_the_next_one(tmp_path: Path) -> N
     assert (again.code, found["problems"], len(found["objects"])) == (0, [], 4)
 
 
-def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_told_so(tmp_path: Path) -> None:
+def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_refused(tmp_path: Path) -> None:
     with living(tmp_path) as (process, said):
         assert [each["client"] for each in in_example(tmp_path, "lock", "list")["items"]] == ["example"]
         twice = run(tmp_path, *ONCE)
@@ -150,7 +150,7 @@ def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_told_so(tmp_path: P
         in_example(tmp_path, "ingest", "submit", str(letter), *more)
         counted = ("data", "list", "--dataset", "harbour_longest")
         until(lambda: len(in_example(tmp_path, *counted)["items"]) == 4, "the pipeline has made it too", 60)
-        # What it tells to type, in a shell that knows nothing of this one.
+        # The commands that it prints, in a shell that knows nothing of this one.
         typed = "\n".join(["set -e", *commands_in(said)])
         bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
         done = subprocess.run(

@@ -16,7 +16,7 @@ from tests.servers import free_port
 
 
 def typed(command: Headgate, line: str) -> str:
-    """What a command prints that a text tells to type."""
+    """The output of a command that a text names."""
     done = command(*shlex.split(line.removeprefix("to sign in: headgate ")))
     assert done.code == 0, done.err
     return done.out

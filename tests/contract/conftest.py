@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.stores.base import LockStore
+from headgate.stores.ports.locks import LockStore
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.engine import Database, Transaction
 from headgate.stores.sql.opening import open_database
 from headgate.stores.sql.schema import metadata
-from headgate.stores.sql.statement import Statement
 from tests.conftest import STORES
 from tests.contract.over_http import HTTP, OpenLocks, Spokesman, is_apart
 from tests.contract.steps import Gates
@@ -40,7 +41,10 @@ NO_MASTERS = Statement(
     "No master key is known, and every one is taken.",
     "delete from hg_meta where name = 'min_decrypt_version' or substr(name, 1, 13) = 'master_check.'",
 )
-NO_FLOOR = Statement("No failover was.", "delete from hg_meta where name in ('token_floor', 'tokens_raised')")
+NO_PAST = Statement(
+    "There was no failover, and no history was removed.",
+    "delete from hg_meta where name in ('token_floor', 'tokens_raised', 'history_since')",
+)
 NEW_TAG = Statement("Another store, with ids of its own.", "update hg_meta set value = :tag where name = 'tag'")
 
 
@@ -96,7 +100,7 @@ def _empty(tx: Transaction) -> None:
     for (name,) in tx.all(USED_TABLES):
         tx.run(Statement("Empty it.", f"delete from {name}"))  # noqa: S608 - our own names
     tx.run(NO_MASTERS)
-    tx.run(NO_FLOOR)
+    tx.run(NO_PAST)
     _give_tag(tx)
 
 

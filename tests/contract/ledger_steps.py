@@ -5,10 +5,10 @@ from typing import Any
 
 from headgate import Claim, Gate
 from headgate.core.history import Entry
-from headgate.core.ledger import Change, Row
-from headgate.service.ledger import Ledger
-from headgate.stores.sql.engine import Database
-from headgate.stores.sql.statement import Statement
+from headgate.core.ledger.model import Change, Row
+from headgate.service.ledger.use_cases import Ledger
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.sql_text import Statement
 from tests.contract.over_http import behind
 from tests.contract.steps import SHORT
 from tests.waiting import until

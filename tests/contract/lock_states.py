@@ -8,10 +8,10 @@ import pytest
 
 from headgate import HeadgateError, Lock, LockRefused, UnknownName
 from headgate.core.filters import LockFilter
-from headgate.core.locks import Request
-from headgate.core.states import LOCK
-from headgate.core.tickets import Ticket
-from headgate.stores.base import LockStore
+from headgate.core.locks.model import Request
+from headgate.core.locks.tickets import Ticket
+from headgate.core.tables.states import LOCK
+from headgate.stores.ports.locks import LockStore
 from tests.contract.over_http import OpenLocks, kept_id
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, history_of, request_for
 from tests.waiting import until
@@ -20,7 +20,7 @@ OTHER = "somebody else"
 #: A waiter that is left to die is given up after this long: long enough to be seen waiting before.
 WAITER_LEASE_MICROSECONDS = 1_500_000
 
-#: States as they are brought about: a lock is held for ever, or by a lease.
+#: States as they are brought about: a lock is held forever, or by a lease.
 STATES = {
     **{state: (state, None) for state in LOCK.states},
     "shared by a lease": ("shared", LONG),
@@ -30,7 +30,7 @@ STATES = {
 
 @dataclass
 class Case:
-    """One lock, whatever has become of it, and the store that it is in."""
+    """One lock, in whatever state, and the store that it is in."""
 
     store: LockStore
     #: A session of its own, for a client that is to die.
@@ -38,7 +38,7 @@ class Case:
     request: Request
     lock: Lock | None = None
     ticket: Ticket | None = None
-    #: What somebody else holds, to be in the way.
+    #: What somebody else holds, to block it.
     obstacle: Lock | None = None
     #: Whether this client will be left to die.
     mortal: bool = False
@@ -197,7 +197,7 @@ def fire_wait(case: Case) -> None:
 
 
 def fire_withdraw(case: Case) -> None:
-    # A ticket gives back what was granted to it; one that was never handed out has nothing to give back.
+    # A ticket releases what was granted to it; one that was never handed out has nothing to release.
     stranger = Ticket(1_000_000, request_for("the client", (case.resource, SHARED)))
     case.store.withdraw(case.ticket or stranger)
 
@@ -238,7 +238,7 @@ def fire_break(case: Case) -> None:
 
 
 def fire_hand_over(case: Case) -> None:
-    # To whoever has it: so it can be looked at as before.
+    # To anyone who has it: so it can be looked at as before.
     case.lock = case.store.hand_over(case.lock_id, case.lock.principal if case.lock else "somebody", "")
 
 

@@ -9,12 +9,12 @@ from headgate import Gate
 from headgate.calls.idempotency import scoped_id
 from headgate.core.faults import Fault
 from headgate.core.filters import LockFilter
-from headgate.core.locks import Lock, Request
+from headgate.core.locks.model import Lock, Request
 from headgate.gate import connect
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from headgate.http.service import Service
 from headgate.store_opening import open_store
-from headgate.stores.base import LockStore
+from headgate.stores.ports.locks import LockStore
 from headgate.stores.store import Store
 from tests.conftest import SQL_STORES
 from tests.waiting import PATIENT_OPTIONS
@@ -45,7 +45,7 @@ class Spokesman:
         self.url = self._server.url
 
     def begin(self) -> str:
-        """A store as new behind the same address. Gives an API token."""
+        """A store as new behind the same address. Returns an API token."""
         self._gate.close()
         self._empty()
         self._gate = BEHIND[self.url] = connect(self._store_url)

@@ -1,12 +1,28 @@
 """The queue as the tables alone say it: no store, no clock. What a store does must be what this does."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from headgate import ItemLost, QueueRefused, UnknownName
-from headgate.core.machine import Also, By, Machine
-from headgate.core.queue import Counts, Facts, Folder, Hold, Taken, choose, folder_of, is_batch, refuse_others
-from headgate.core.states import BATCH, INGEST_JOB
+from headgate.core.queue.model import (
+    Batch,
+    Folder,
+    Hold,
+    Identifiers,
+    IngestJob,
+    JobCounts,
+    Submission,
+    Taken,
+    folder_of,
+    is_batch,
+)
+from headgate.core.queue.rules import QueueFacts, QueueRules, choose
+from headgate.core.tables.machine import Also, By, Machine
+from headgate.core.tables.states import BATCH, INGEST_JOB
+
+RULES = QueueRules(BATCH, INGEST_JOB)
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -54,7 +70,7 @@ class Model:
 
     def fire(self, taken: Taken, event: str) -> None:
         machine = self.machine(taken.id)
-        refuse_others(machine, taken.state, event, By.OWNER)
+        RULES.rows_for(taken.id, taken.state, event, By.OWNER)
         thing = self.things.get(taken.id)
         targets = {row.target for row in machine.find(taken.state, event)}
         if thing and not thing.taken and thing.token == taken.token and thing.state in targets:
@@ -65,7 +81,7 @@ class Model:
         thing = self.things.get(item)
         if thing is None:
             raise UnknownName("item", item)
-        refuse_others(self.machine(item), thing.state, event, by)
+        RULES.rows_for(item, thing.state, event, by)
         if thing.taken:
             raise QueueRefused(item, event, "taken")
         self._move(thing, event)
@@ -75,9 +91,9 @@ class Model:
         thing = self.things.get(taken.id)
         return bool(thing and thing.taken and (thing.token, thing.state) == (taken.token, taken.state))
 
-    def counts(self, batch: str) -> Counts:
+    def counts(self, batch: str) -> JobCounts:
         jobs = [folder_of(each.state) for each in self.jobs_of(batch)]
-        return Counts(*(jobs.count(folder) for folder in (Folder.PROCESSING, Folder.FAILED, Folder.COMPLETED)))
+        return JobCounts(*(jobs.count(folder) for folder in (Folder.PROCESSING, Folder.FAILED, Folder.COMPLETED)))
 
     def jobs_of(self, batch: str) -> list[Thing]:
         return [each for each in self.things.values() if each.batch == batch]
@@ -91,7 +107,7 @@ class Model:
         return self.things[taken.id]
 
     def _move(self, thing: Thing, event: str) -> None:
-        row = choose(self.machine(thing.id), thing.id, thing.state, event, self._facts(thing))
+        row = choose(RULES.rows(thing.id, thing.state, event), self._facts(thing))
         self.told.append((thing.id, event, thing.state, row.target))
         if Also.DROP_ALL in row.also:
             for job in self.jobs_of(thing.id):
@@ -102,9 +118,14 @@ class Model:
         thing.last = row.source if Also.MARK_STEP in row.also else thing.last
         thing.retries += Also.COUNT_RETRY in row.also
 
-    def _facts(self, thing: Thing) -> Facts:
+    def _facts(self, thing: Thing) -> QueueFacts:
         hold = Hold(thing.profile, "", "") if thing.profile in self.holds else None
         if not is_batch(thing.id):
-            return Facts(thing.last, self.things[thing.batch].state, hold)
+            job = IngestJob(
+                thing.id, thing.batch, thing.state, thing.last, 0, 5, 0, Identifiers(), {}, "", LONG_AGO,
+            )  # fmt: skip
+            return QueueFacts(item=job, batch_state=self.things[thing.batch].state, hold=hold)
         taken: Any = next((job.id for job in self.jobs_of(thing.id) if job.taken), "")
-        return Facts(hold=hold, jobs=self.counts(thing.id), made=thing.made, taken_job=taken)
+        said = Submission(thing.profile, "", "")
+        batch = Batch(thing.id, thing.state, said, "", LONG_AGO, self.counts(thing.id), thing.made)
+        return QueueFacts(item=batch, hold=hold, taken_job=taken)

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 from headgate import Batch, Gate, IngestJob, UnknownName
 from headgate.client.queue import RemoteQueue
 from headgate.core.history import QUEUE_NOUNS, Entry
-from headgate.core.machine import By, Machine, Transition
-from headgate.core.queue import Folder, Hold, Item, NewJob, Taken, forward_event, is_batch, work_states
-from headgate.core.states import BATCH, INGEST_JOB
-from headgate.service.queue import Queue
-from headgate.stores.queue_port import QueueStore
+from headgate.core.queue.model import Folder, Hold, Item, NewJob, Taken, forward_event, is_batch, work_states
+from headgate.core.tables.machine import By, Machine, Transition
+from headgate.core.tables.states import BATCH, INGEST_JOB
+from headgate.service.queue.use_cases import Queue
+from headgate.stores.ports.queue import QueueStore
 from tests.contract.steps import LONG
 from tests.waiting import until
 
@@ -52,7 +52,7 @@ class QueueOverHttp:
 
 
 def new_batch(queue: Queue, profile: str = PROFILE) -> Batch:
-    """A batch that was handed in."""
+    """A submitted batch."""
     return queue.submit(profile, "ann", "https://example.org/payload.checkm")
 
 
@@ -185,7 +185,7 @@ def prepared_for(queue: Queue, machine: Machine, row: Transition) -> Item:
 
 
 def fire_row(gate: Gate, row: Transition, item: Item) -> Item:
-    """Fire it, as whoever may."""
+    """Fire it, as the actor that may."""
     if row.by is By.OWNER:
         return gate.queue.fire(take(gate.queue, item), row.event, WHY)
     return port(gate).act(item.id, row.event, row.by, WHY, WHO)

@@ -11,9 +11,9 @@ from headgate import Gate, Lock, Mode, UnknownName
 from headgate.client.history import RemoteHistory
 from headgate.core.filters import LockFilter
 from headgate.core.history import Entry, HistoryFilter
-from headgate.core.locks import Request, Waiter, Want
-from headgate.service.identity import new_request_id
-from headgate.stores.base import LockStore
+from headgate.core.locks.model import Request, Waiter, Want
+from headgate.service.access.identity import new_request_id
+from headgate.stores.ports.locks import LockStore
 from headgate.stores.sql.history import SqlHistory
 from tests.contract.over_http import port_of
 from tests.waiting import until
@@ -97,7 +97,7 @@ def in_thread(work: Callable[[], T]) -> "Future[T]":
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+        except BaseException as error:  # noqa: BLE001 - anyone who asks for the result gets it
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
@@ -107,7 +107,7 @@ def in_thread(work: Callable[[], T]) -> "Future[T]":
 def queue_behind(
     gate: Gate, client: str, resource: str, mode: str, wait: float = PATIENCE, **more: Any
 ) -> "Future[Lock]":
-    """Somebody waits in a thread; gives back once the place in the queue is taken."""
+    """Somebody waits in a thread; releases once the place in the queue is taken."""
     before = len(gate.locks.waiters(resource))
     future = in_thread(lambda: gate.locks.acquire(client, resource, mode, wait=wait, **more))
     until(lambda: len(gate.locks.waiters(resource)) > before or future.done(), f"{client} to stand in the queue")

@@ -5,14 +5,14 @@ import pytest
 import headgate
 from headgate import NotAllowed
 from headgate.calls.actor import acting
-from headgate.core.owners import Actor
-from headgate.stores.sql.statement import Statement
+from headgate.core.access.owners import Actor
+from headgate.stores.sql.database.sql_text import Statement
 from tests.contract.ledger_steps import database
 
 NO_OWNER = Statement("Nobody owns a lock.", "update hg_lock set principal = ''")
 
 
-def test_a_token_is_told_of_and_ends(sql_url: str) -> None:
+def test_a_token_is_reported_and_ends(sql_url: str) -> None:
     with headgate.connect(sql_url) as gate:
         lasting, short = gate.tokens.new("lasting", ["read"]), gate.tokens.new("short", ["read"], expires=0)
         gate.tokens.prove(lasting.token)

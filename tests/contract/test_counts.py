@@ -4,7 +4,7 @@ from dataclasses import asdict, fields
 
 from headgate import Gate
 from headgate.core.counts import MEANINGS, Counts
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.database.sql_text import Statement
 from tests.contract.ledger_steps import database, expire
 from tests.contract.queue_steps import PROFILE, batch_with_jobs, job_in
 from tests.contract.steps import Gates

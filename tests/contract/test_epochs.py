@@ -1,7 +1,7 @@
 """Another server takes over a store: no token is given twice, and nothing that an old token proves is accepted.
 
-The server stays the same here: the store is told that it followed another one. On SQLite, where nobody can take over,
-an operator raises the tokens. Real failovers are in tests/faults/test_failover.py.
+The server stays the same here: the store's record names another one. On SQLite, where nobody can take over, an
+operator raises the tokens. Real failovers are in tests/faults/test_failover.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ import pytest
 from headgate import Claim, ClaimLost, Gate, ItemLost, Lock, LockLost, LockRefused
 from headgate.core.errors import StoreUnavailable
 from headgate.core.filters import RowFilter
-from headgate.core.ledger import ERROR, READY, Row
-from headgate.core.queue import IngestJob
-from headgate.stores.epoch_port import StoreState
-from headgate.stores.sql import epochs
-from headgate.stores.sql.statement import Statement
+from headgate.core.ledger.model import ERROR, READY, Row
+from headgate.core.queue.model import IngestJob
+from headgate.stores.ports.epochs import StoreState
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.server import epochs
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import database, one_job
 from tests.contract.queue_steps import batch_with_jobs, new_batch, taken_batch, taken_job
@@ -106,7 +106,7 @@ REFUSED: dict[str, Callable[[Gate, Before], object]] = {
     "heartbeat": lambda gate, before: gate.ledger.heartbeat(before.claim),
     "fire": lambda gate, before: gate.queue.fire(before.job, "accept"),
     "renew an item": lambda gate, before: gate.queue.renew(before.job),
-    "give back": lambda gate, before: gate.queue.give_back(before.job, "no"),
+    "give_back": lambda gate, before: gate.queue.give_back(before.job, "no"),
 }
 
 
@@ -121,7 +121,7 @@ def found(claim: Claim | None) -> Claim:
 
 @ON_ALL
 @pytest.mark.parametrize("first", FIRST_CALLS)
-def test_the_first_grant_is_far_beyond_all_that_were_given(gate: Gate, kind: str, first: str) -> None:
+def test_the_first_token_after_a_failover_is_far_beyond_all_earlier_ones(gate: Gate, kind: str, first: str) -> None:
     before = prepare(gate)
     take_over(gate, kind)
     given = max(each.token for each in before)
@@ -143,7 +143,7 @@ def test_the_first_report_with_an_old_token_is_refused(gate: Gate, kind: str, fi
 
 
 @ON_ALL
-def test_what_ends_says_why_and_what_is_persistent_stays(gate: Gate, kind: str) -> None:
+def test_leases_ended_by_a_failover_record_the_reason_and_persistent_locks_stay(gate: Gate, kind: str) -> None:
     before = prepare(gate)
     take_over(gate, kind)
     gate.locks.acquire("z", "r:new", "exclusive")
@@ -208,7 +208,7 @@ def test_an_item_returns_to_its_state(gate: Gate, kind: str) -> None:
 
 
 @ON_ALL
-def test_ids_that_may_have_been_given_are_skipped(gate: Gate, kind: str) -> None:
+def test_ids_that_may_have_been_issued_are_skipped(gate: Gate, kind: str) -> None:
     last = int(new_batch(gate.queue).id[3:])
     take_over(gate, kind)
     gate.locks.acquire("z", "r:new", "exclusive")
@@ -277,7 +277,7 @@ def test_a_resource_that_is_handed_over_has_a_token_beyond_the_floor(gate: Gate)
 
 
 @ON_ALL
-def test_a_waiter_gets_what_ended(gates: Gates, kind: str) -> None:
+def test_a_waiter_is_granted_a_lock_that_a_failover_ended(gates: Gates, kind: str) -> None:
     gate, other = gates.open(), gates.open()
     held = gate.locks.acquire("a", "r", "exclusive", lease=LONG)
     waiter = queue_behind(other, "b", "r", "exclusive", lease=LONG)

@@ -1,4 +1,4 @@
-"""One history for all nouns: nothing is left out or told twice, whatever the filter and the size of a page."""
+"""One history for all nouns: no entry is missing or repeated, for every filter and page size."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -53,7 +53,7 @@ def everything(gate: Gate, limit: int = 1000, **which: Any) -> list[Entry]:
             return found
 
 
-def test_every_size_of_page_tells_all_once_and_newest_first(gate: Gate) -> None:
+def test_every_size_of_page_reports_all_once_and_newest_first(gate: Gate) -> None:
     whole = everything(gate)
     assert {entry.noun for entry in whole} == {"lock", "chunk", "job", "batch", "hold"}
     assert len({(entry.at, entry.id) for entry in whole}) == len(whole)
@@ -71,7 +71,7 @@ def test_every_size_of_page_tells_all_once_and_newest_first(gate: Gate) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_a_filter_gives_what_it_names_of_the_whole(gate: Gate, which: dict[str, str]) -> None:
+def test_a_filter_returns_the_matching_entries(gate: Gate, which: dict[str, str]) -> None:
     def fits(entry: Entry) -> bool:
         told = {"noun": entry.noun, "event": entry.event, "client": entry.client, "resource": entry.resource,
                 "job": entry.job, "item": entry.job, "dataid": entry.resource.rpartition("/")[2]}  # fmt: skip
@@ -92,7 +92,7 @@ def test_as_of_a_time_and_from_a_time(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("after", ["", "1", "a.b", "1.2.3", "1.2_3.4", "1.-3", "1.\u0663"])
-def test_a_cursor_that_is_none_is_refused(gate: Gate, after: str) -> None:
+def test_a_malformed_cursor_is_refused(gate: Gate, after: str) -> None:
     with pytest.raises(BadValue, match="after"):
         gate.history(after=after)
 

@@ -10,9 +10,10 @@ from headgate import BadValue, Gate
 from headgate.core.daemons import Daemon
 from headgate.daemon_wiring import daemon_rounds
 from headgate.daemons import history_keeper
-from headgate.service import alarms, upkeep
-from headgate.service.clock import wall
-from headgate.stores.sql.statement import Statement
+from headgate.service import upkeep
+from headgate.service.leases.clock import wall
+from headgate.service.overview import alarms
+from headgate.stores.sql.database.sql_text import Statement
 from tests.conftest import STORES
 from tests.contract.ledger_steps import database
 from tests.faults.mover import shrink
@@ -28,7 +29,7 @@ def remove_old(gate: Gate) -> int:
     return sum(rounds.act() for rounds in daemon_rounds(gate, ["history"], 1.0))
 
 
-def test_the_oldest_go_in_steps_and_the_rest_goes_on(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_history_is_removed_in_steps(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_keeper, "PORTION", 3)
     with headgate.connect(sql_url, history_keep="30d") as gate:
         gate.ledger.define_dataset("raw")
@@ -54,7 +55,7 @@ def test_the_oldest_go_in_steps_and_the_rest_goes_on(sql_url: str, monkeypatch: 
         assert gate.history(limit=1)[0].id > last
 
 
-def test_ids_go_on_when_everything_was_old(sql_url: str) -> None:
+def test_ids_continue_after_all_history_was_removed(sql_url: str) -> None:
     with headgate.connect(sql_url, history_keep="1d") as gate:
         gate.locks.release(gate.locks.acquire("ann", "file:/x", "write"))
         last = gate.store.history.books[0].last()
@@ -119,7 +120,7 @@ def test_the_alarm_ends_when_all_that_is_overdue_is_removed(store_url: str, monk
         assert len(gate.history()) > 0
 
 
-def test_history_that_is_kept_for_ever_is_never_overdue(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_that_is_kept_forever_is_never_overdue(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with headgate.connect(f"sqlite:///{tmp_path}/a.db") as gate:
         gate.locks.release(gate.locks.acquire("ann", "file:/x", "write"))
         pass_time(monkeypatch, 36_500)

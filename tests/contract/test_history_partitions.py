@@ -5,7 +5,7 @@ from pathlib import Path
 
 import headgate
 from headgate.daemon_wiring import daemon_rounds
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.database.sql_text import Statement
 from tests.conftest import fresh_store
 from tests.contract.ledger_steps import database
 from tests.shared_servers import Servers

@@ -9,7 +9,7 @@ import pytest
 
 import headgate
 from headgate.core.errors import ClaimRefused, ObjectRefused, UnknownName
-from headgate.core.inventory import Delivery, Intake, InventoryFile, Kind, Message, Recipient, Recording, Sender
+from headgate.core.inventory import Delivery, Intake, InventoryFile, Message, MessageKind, Recipient, Recording, Sender
 from headgate.service.inventory import Inventory
 from tests.contract.over_http import LEDGER_STORES, behind
 from tests.contract.steps import Gates
@@ -25,7 +25,7 @@ VERSION = Recording(
     ("ark:/99999/fk4col",), ("map-1",), "jid0000000001", "bid0000000001", "demo", "me", "https://example.org/x", "file",
 )  # fmt: skip
 CALLBACK = Message(
-    "jid0000000001.callback", Kind.CALLBACK, "jid0000000001", "{}", "https://example.org/hook", sender=Sender.JOB
+    "jid0000000001.callback", MessageKind.CALLBACK, "jid0000000001", "{}", "https://example.org/hook", sender=Sender.JOB
 )
 
 
@@ -80,7 +80,7 @@ def test_the_newest_version_describes_the_object_also_when_an_older_one_is_recor
         ({"version": 2}, "is already recorded as ark:/99999/fk4abc v1"),
     ],
 )
-def test_what_contradicts_is_refused_and_nothing_is_written(
+def test_contradictory_records_are_refused_and_nothing_is_written(
     gate: headgate.Gate, change: dict[str, object], why: str
 ) -> None:
     writing(gate).record(VERSION)
@@ -142,6 +142,13 @@ def test_an_object_that_is_removed_leaves_nothing_but_the_reason(gate: headgate.
     assert writing(gate).record(VERSION), "it may come again"
 
 
+def test_an_object_is_removed_also_while_an_operator_works_on_its_chunk(gate: headgate.Gate) -> None:
+    writing(gate).record(VERSION)
+    gate.ledger.set_status("maps", VERSION.dataid, "external", "OUTPUT", "RUNNING", reason="checked by hand")
+    assert gate.inventory.remove(ARK, [VERSION.dataid], reason="withdrawn", by="ann")
+    assert gate.ledger.status(dataset="maps") == []
+
+
 def test_the_first_intake_of_a_batch_counts(gate: headgate.Gate) -> None:
     first = Intake("bid0000000001", {"name": "demo", "limits": {"tries": 4}})
     assert writing(gate).keep_intake(first) == first
@@ -156,8 +163,8 @@ def test_the_first_intake_of_a_batch_counts(gate: headgate.Gate) -> None:
     assert gate.inventory.intake("bid0000000001") == Intake("bid0000000001", {}, "there is no profile")
 
 
-def test_a_message_waits_is_put_off_and_ends(gate: headgate.Gate) -> None:
-    mail = Message("bid0000000001.report-1", Kind.MAIL, "bid0000000001", "From: …")
+def test_a_message_waits_is_deferred_and_ends(gate: headgate.Gate) -> None:
+    mail = Message("bid0000000001.report-1", MessageKind.MAIL, "bid0000000001", "From: …")
     assert writing(gate).post(mail)
     assert not writing(gate).post(replace(mail, body="another"))
     writing(gate).post(CALLBACK)
@@ -170,7 +177,7 @@ def test_a_message_waits_is_put_off_and_ends(gate: headgate.Gate) -> None:
     assert [each.state for each in gate.inventory.messages("bid0000000001")] == [Delivery.DELIVERED]
 
 
-REPORT = Message("bid0000000001.report-1", Kind.MAIL, "bid0000000001", "From: …", batch="bid0000000001")
+REPORT = Message("bid0000000001.report-1", MessageKind.MAIL, "bid0000000001", "From: …", batch="bid0000000001")
 HAS_IT = Recipient("ann@example.org", Delivery.DELIVERED)
 REFUSED = Recipient("ben@example.org", Delivery.GIVEN_UP, "550 no such person")
 
@@ -192,7 +199,7 @@ def test_a_message_that_failed_is_listed_and_its_next_try_is_kept_in_the_store(g
     assert gate.faults() == []
 
 
-def test_a_message_that_is_given_up_stays_listed_until_it_is_sent_again(gate: headgate.Gate) -> None:
+def test_an_undeliverable_message_stays_listed_until_it_is_resent(gate: headgate.Gate) -> None:
     writing(gate).post(REPORT)
     gate.inventory.undelivered(REPORT, "550", for_good=True, recipients=(HAS_IT, REFUSED))
     gate.inventory.forget("bid0000000001")
@@ -227,7 +234,7 @@ def test_messages_are_listed_page_by_page(gate: headgate.Gate) -> None:
     assert [each.id for each in gate.inventory.messages(names[3][:13])] == [names[3]]
 
 
-def test_what_was_delivered_about_the_jobs_of_a_batch_goes_with_the_batch(gate: headgate.Gate) -> None:
+def test_delivered_messages_about_a_batch_are_removed_with_it(gate: headgate.Gate) -> None:
     writing(gate).post(replace(CALLBACK, batch="bid0000000001"))
     writing(gate).post(REPORT)
     gate.inventory.delivered(CALLBACK)

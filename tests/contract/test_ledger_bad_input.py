@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate import BadValue, ClaimLost, ClaimRefused, Gate, Refused, UnknownName
-from headgate.service.ledger import Ledger
+from headgate.service.ledger.use_cases import Ledger
 from tests.contract.ledger_steps import RUNS_CODE, WHY, claimed, everything, next_id, one_job, status_of
 from tests.contract.over_http import LEDGER_STORES
 
@@ -43,7 +43,7 @@ def test_a_dataid_that_cannot_be_is_refused_everywhere(gate: Gate) -> None:
     assert everything(gate) == before
 
 
-def test_an_unknown_job_is_told_with_the_nearest_name(gate: Gate) -> None:
+def test_an_unknown_job_is_reported_with_the_nearest_name(gate: Gate) -> None:
     ledger = one_job(gate)
     before = everything(gate)
     acts: list[Callable[[], object]] = [
@@ -57,7 +57,7 @@ def test_an_unknown_job_is_told_with_the_nearest_name(gate: Gate) -> None:
     assert everything(gate) == before
 
 
-def test_an_unknown_dataset_is_told(gate: Gate) -> None:
+def test_an_unknown_dataset_is_reported(gate: Gate) -> None:
     ledger = one_job(gate)
     acts: list[Callable[[], object]] = [
         lambda: ledger.publish("rwa", "1"),
@@ -70,7 +70,7 @@ def test_an_unknown_dataset_is_told(gate: Gate) -> None:
             act()
 
 
-def test_a_chunk_that_was_never_there(gate: Gate) -> None:
+def test_an_unknown_chunk_is_reported(gate: Gate) -> None:
     ledger = one_job(gate)
     before = everything(gate)
     with pytest.raises(ClaimRefused, match="no job has produced it and nobody has published it"):
@@ -135,7 +135,7 @@ def test_support_may_not_set_a_row_that_no_job_has(gate: Gate) -> None:
     assert everything(gate) == before
 
 
-def test_what_a_job_made_is_not_published_beside_it(gate: Gate) -> None:
+def test_a_chunk_made_by_a_job_cannot_be_published_by_hand(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "2")
     ledger.success(claimed(ledger, "clean"))
@@ -155,7 +155,7 @@ def test_publishing_again_changes_nothing(gate: Gate) -> None:
         ledger.publish("raw", [])
 
 
-def test_definitions_that_cannot_be(gate: Gate) -> None:
+def test_invalid_definitions_are_refused(gate: Gate) -> None:
     ledger = one_job(gate)
     wrong: list[Callable[[], object]] = [
         lambda: ledger.define_job("second", outputs=["tidy"]),
@@ -188,7 +188,7 @@ def test_defining_is_idempotent_and_says_what_changes(gate: Gate) -> None:
     assert changed.changes == ("job clean: max_attempts 3 → 5",)
 
 
-def test_what_can_never_start_is_told(gate: Gate) -> None:
+def test_a_job_that_can_never_start_is_reported(gate: Gate) -> None:
     ledger = one_job(gate)
     told = ledger.define_job("back", inputs=["rep"], outputs=["raw"]).warnings
     assert any("can never start" in line for line in told)
@@ -230,7 +230,7 @@ def test_a_paused_job_gets_nothing(gate: Gate) -> None:
     assert next_id(ledger, "clean") == "1"
 
 
-def test_names_that_databases_like_to_bend(gate: Gate) -> None:
+def test_names_that_databases_tend_to_alter(gate: Gate) -> None:
     """Exact on case, blanks and letters that look alike, and of the greatest length."""
     ledger = gate.ledger
     ledger.define_dataset("raw")
@@ -242,7 +242,7 @@ def test_names_that_databases_like_to_bend(gate: Gate) -> None:
     assert ledger.status("RAW") == []
 
 
-def test_pages_go_on_in_the_datasets_order(gate: Gate) -> None:
+def test_pages_follow_the_order_of_the_dataset(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", ["10", "9", "1"])
     first = ledger.status("raw", limit=2)

@@ -3,9 +3,9 @@
 import pytest
 
 from headgate import BadValue, Gate, UnknownName
-from headgate.core.census import Span
-from headgate.core.ledger import Row, failure_cursor
-from headgate.service import census
+from headgate.core.ledger.census import Span
+from headgate.core.ledger.model import Row, failure_cursor
+from headgate.service.ledger import census
 from tests.contract.ledger_steps import WHY, claimed, expire, one_job
 from tests.contract.over_http import LEDGER_STORES
 
@@ -17,7 +17,7 @@ def counts(gate: Gate, most: int = 100) -> dict[tuple[str, str, str], tuple[int,
     return {(each.dataset, each.job, each.status): (each.count, each.more) for each in found}
 
 
-def test_what_is_few_is_counted_whole(gate: Gate) -> None:
+def test_small_numbers_are_counted_fully(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", [str(number) for number in range(1, 6)])
     ledger.success(claimed(ledger, "clean"))
@@ -31,7 +31,7 @@ def test_what_is_few_is_counted_whole(gate: Gate) -> None:
     }
 
 
-def test_what_is_much_is_counted_in_part_but_failures_and_claims_whole(gate: Gate) -> None:
+def test_large_numbers_are_counted_up_to_a_limit_but_failures_and_claims_fully(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", [str(number) for number in range(10, 30)])
     for _ in range(6):
@@ -54,7 +54,7 @@ def test_a_job_that_makes_nothing_is_counted_by_what_it_has_read(gate: Gate) -> 
     assert counts(gate)["raw", "tell", "DONE"] == (1, False)
 
 
-def test_spans_follow_the_order_of_the_dataset_and_tell_what_others_have_of_them(gate: Gate) -> None:
+def test_spans_follow_the_order_of_the_dataset_and_include_other_datasets(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", [str(number) for number in range(8, 13)])
     ledger.success(claimed(ledger, "clean"))
@@ -72,7 +72,7 @@ def test_spans_follow_the_order_of_the_dataset_and_tell_what_others_have_of_them
     assert [span.first for span in census.spans(ledger, "raw", size=2, limit=1)] == ["8"]
 
 
-def test_what_cannot_be_pictured_is_refused(gate: Gate) -> None:
+def test_invalid_requests_for_spans_are_refused(gate: Gate) -> None:
     ledger = one_job(gate)
     assert census.spans(ledger, "raw") == []
     with pytest.raises(UnknownName):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate import BadValue, Gate, HeadgateError, Refused, UnknownName
-from headgate.cli.definitions import define_all
+from headgate.cli.ledger.definitions import define_all
 from tests.contract.steps import Gates
 
 GOOD: dict[str, Any] = {

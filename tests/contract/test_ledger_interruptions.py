@@ -7,8 +7,8 @@ import pytest
 
 from headgate import Gate
 from headgate.core.errors import BadValue, ClaimLost
-from headgate.core.ledger import Row
-from headgate.service.ledger import Ledger
+from headgate.core.ledger.model import Row
+from headgate.service.ledger.use_cases import Ledger
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, everything, expire, next_id, one_job, status_of, told
 from tests.contract.over_http import HTTP
@@ -136,7 +136,7 @@ def test_a_job_that_makes_nothing_is_interrupted_too(gate: Gate) -> None:
     for again in (lambda: ledger.resubmit("mail", "2", reason=WHY), lambda: _publish_again(ledger, "beside", "2")):
         again()
         ledger.interrupt(claimed(ledger, "mail"), STOP)
-        assert ledger.status("raw", "mail", "2") == [], "the counts began anew"
+        assert ledger.status("raw", "mail", "2") == [], "the counts were reset"
     ledger.fail(claimed(ledger, "mail"), "no")
     ledger.success(claimed(ledger, "mail"))
     assert next_id(ledger, "mail") is None
@@ -148,7 +148,7 @@ def _publish_again(ledger: Ledger, dataset: str, dataid: str) -> None:
 
 
 def test_an_unknown_word_on_an_input_row_blocks(gate: Gate) -> None:
-    """RESUBMIT is none of an INPUT row's: set by hand, it locks like any other word."""
+    """RESUBMIT is not a status of INPUT rows: set by hand, it locks like any unknown word."""
     gate.ledger.define_dataset("raw")
     gate.ledger.publish("raw", "1")
     gate.ledger.define_job("mail", inputs=["raw"])

@@ -1,12 +1,13 @@
-"""A process keeps what it knows of a job, and goes the quick way with it.
+"""A process remembers a job, and uses the fast path for it.
 
-Over HTTP each claim carries its request's id, by which a repeat is seen, and goes the careful way.
+Over HTTP each claim carries its request's id, by which a repeat is recognised, and uses the slow path.
 """
 
 import pytest
 
 from headgate import Gate
-from headgate.stores.sql import claiming
+from headgate.stores.sql.ledger import claims as claiming
+from headgate.stores.sql.ledger import store as ledger_store
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, next_id, one_job
 from tests.contract.steps import Gates
@@ -15,18 +16,18 @@ pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
 
 
 def never(*_: object) -> None:
-    raise AssertionError("it went the careful way")
+    raise AssertionError("it used the slow path")
 
 
 @pytest.fixture
 def quick_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("find_next", "success"):
-        monkeypatch.setattr(claiming, name, never)
+    monkeypatch.setattr(claiming, "find_next", never)
+    monkeypatch.setattr(ledger_store, "on_chunk", never)
 
 
 @pytest.mark.usefixtures("quick_only")
 def test_a_process_that_knows_a_job_sees_each_change_of_it_at_once(gates: Gates) -> None:
-    """And goes the quick way with it, at the first claim and report already."""
+    """It uses the fast path from the first claim and report on."""
     ledger, worker = one_job(gates.open()), gates.open().ledger
     ledger.publish("raw", ["1", "2", "3", "4"])
     worker.success(claimed(worker, "clean"))
@@ -55,7 +56,7 @@ def test_a_process_that_knows_a_job_sees_that_it_is_paused(gates: Gates, monkeyp
 
 
 @pytest.mark.usefixtures("quick_only")
-def test_names_of_any_letters_go_the_quick_way(gate: Gate) -> None:
+def test_names_of_any_letters_use_the_fast_path(gate: Gate) -> None:
     ledger = gate.ledger
     odd = 'a "b", {c}\\d\'s'
     ledger.define_dataset(odd)
@@ -66,5 +67,5 @@ def test_names_of_any_letters_go_the_quick_way(gate: Gate) -> None:
     assert first.dataid == "1 \\ 2"
     ledger.success(first)
     gate.locks.acquire("ann", f"data:{odd}/2", "shared")
-    with pytest.raises(AssertionError, match="careful way"):
+    with pytest.raises(AssertionError, match="slow path"):
         ledger.find_next("odd")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from headgate import BadValue, ClaimLost, ClaimRefused, Gate, UnknownName
-from headgate.core.ledger import Asker
-from headgate.service import dead_workers
-from headgate.stores.sql import claiming
-from headgate.stores.sql.statement import Statement
+from headgate.core.ledger.model import Asker
+from headgate.service.ledger import dead_workers
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.ledger import claims as claiming
 from tests.contract.ledger_steps import (
     WHY,
     claimed,
@@ -105,7 +105,7 @@ def test_a_claim_made_stale_can_report_nothing(gate: Gate, ending: str) -> None:
     assert everything(gate) == before
 
 
-def test_saying_it_twice_is_a_quiet_yes(gate: Gate) -> None:
+def test_repeating_a_report_succeeds_and_changes_nothing(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", ["1", "2"])
     one, two = claimed(ledger, "clean"), claimed(ledger, "clean")
@@ -119,7 +119,7 @@ def test_saying_it_twice_is_a_quiet_yes(gate: Gate) -> None:
         ledger.fail(one, "after all")
 
 
-def test_tokens_grow_for_ever_also_after_forget(gate: Gate) -> None:
+def test_tokens_keep_growing_after_forget(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     tokens = []
@@ -131,7 +131,7 @@ def test_tokens_grow_for_ever_also_after_forget(gate: Gate) -> None:
     assert tokens == sorted(set(tokens))
 
 
-def test_tokens_go_on_after_everybody_left(gates: Gates) -> None:
+def test_tokens_keep_growing_after_all_locks_are_released(gates: Gates) -> None:
     ledger = one_job(gates.open())
     ledger.publish("raw", ["1", "2"])
     token = claimed(ledger, "clean").token
@@ -145,7 +145,7 @@ def test_a_used_up_chunk_stays_error_and_explain_says_so(gate: Gate) -> None:
     for _ in range(2):
         ledger.fail(ledger.claim("clean", "1"), "boom")
     assert status_of(ledger, "tidy", "1", "clean") == "ERROR"
-    assert next_id(ledger, "clean") == "2", "it does not stand in the way of others"
+    assert next_id(ledger, "clean") == "2", "it does not block others"
     with pytest.raises(ClaimRefused, match=r"it used up its attempts \(2 of 2 failed\)"):
         ledger.claim("clean", "1")
     assert "2 of 2 failed" in ledger.explain("clean", "1").sentence()
@@ -225,8 +225,8 @@ def test_a_short_delay_ends_by_itself(gate: Gate) -> None:
     until(lambda: next_id(ledger, "clean") == "1", "the delay to end")
 
 
-def test_a_repeated_request_gives_the_same_claim(gate: Gate) -> None:
-    """Whoever lost the answer asks again by the same id, and gets what it was given; another id gets the next chunk."""
+def test_a_repeated_request_returns_the_same_claim(gate: Gate) -> None:
+    """A caller that lost the answer repeats the id and gets the same chunk; another id gets the next chunk."""
     ledger = one_job(gate)
     ledger.publish("raw", ["1", "2", "3"])
     first = ledger.find_next("clean", request_id="request-1")
@@ -265,7 +265,7 @@ def test_a_request_id_is_checked(gate: Gate) -> None:
     assert ledger.status(job="clean") == []
 
 
-def test_what_is_left_is_what_the_job_may_find(gate: Gate) -> None:
+def test_the_number_left_counts_the_chunks_that_the_job_can_claim(gate: Gate) -> None:
     """Not what runs, is done, is used up, or lacks an input; what must wait for another try is left too."""
     ledger = one_job(gate, max_attempts=2, retry_delay=1000)
     assert ledger.left("clean") == 0
@@ -323,7 +323,7 @@ def test_work_says_that_its_claim_was_lost(gate: Gate) -> None:
     assert status_of(ledger, "tidy", "1", "clean") == "RESUBMIT"
 
 
-def test_the_status_tells_of_failed_chunks_newest_first(gate: Gate) -> None:
+def test_the_status_lists_failed_chunks_newest_first(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.define_job("mail", inputs=["raw"])
     ledger.publish("raw", ["1", "2"])

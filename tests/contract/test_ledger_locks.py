@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from headgate import BadValue, ClaimRefused, Gate, LockRefused
-from headgate.service import waiting as service_waiting
-from headgate.stores.sql import waiting
+from headgate.service.locks import waiting as service_waiting
+from headgate.stores.sql.news import listener
 from tests.contract.ledger_steps import WHY, claimed, expire, next_id, one_job
 from tests.contract.over_http import LEDGER_STORES
 from tests.contract.steps import Gates, granted, queue_behind
@@ -55,7 +55,7 @@ def test_a_lock_blocks_the_matching_claims_and_the_other_way_round(
     gate.locks.release(gate.locks.acquire("ann", resource, mode))
 
 
-def test_a_locked_chunk_does_not_stand_in_the_way_of_others(gate: Gate) -> None:
+def test_a_locked_chunk_does_not_block_others(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", ["1", "2", "3"])
     lock = gate.locks.acquire("ann", "data:tidy/1", "shared")
@@ -64,7 +64,7 @@ def test_a_locked_chunk_does_not_stand_in_the_way_of_others(gate: Gate) -> None:
     assert next_id(ledger, "clean") == "1"
 
 
-def test_what_runs_is_listed_with_the_locks(gate: Gate) -> None:
+def test_running_chunks_are_listed_with_the_locks(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     lock = gate.locks.acquire("ann", "mysql://db1/core", "write")
@@ -104,8 +104,8 @@ def test_an_upgrade_meets_a_reader_of_the_ledger(gate: Gate) -> None:
 
 
 def test_a_waiter_gets_the_chunk_when_the_claim_ends(gates: Gates, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is told of the end of a claim: whoever waits for it looks for itself, also where it could listen."""
-    monkeypatch.setattr(waiting, "LISTENING_PAUSE", 1000.0)
+    """The end of a claim sends no wake-up: waiters poll, even where they could listen."""
+    monkeypatch.setattr(listener, "LISTENING_PAUSE", 1000.0)
     monkeypatch.setattr(service_waiting, "SIGN_OF_LIFE_SECONDS", 1000.0)
     gate = gates.open()
     ledger = one_job(gate)
@@ -118,8 +118,8 @@ def test_a_waiter_gets_the_chunk_when_the_claim_ends(gates: Gates, monkeypatch: 
     assert granted(waiter).client == "ann"
 
 
-def test_what_runs_is_no_lock_that_could_be_given_back(gate: Gate) -> None:
-    """It is listed and found by its id; whoever wants to end it is told how."""
+def test_a_running_chunk_cannot_be_released_as_a_lock(gate: Gate) -> None:
+    """It is listed and found by its id; the error says how to end it."""
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     claimed(ledger, "clean")

@@ -1,4 +1,4 @@
-"""The quick way of a claim and of a report leaves exactly what the careful way leaves, or nothing at all."""
+"""The fast path of a claim and of a report writes exactly what the slow path writes, or nothing."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headgate import Claim, ClaimLost, ClaimRefused, Gate
-from headgate.core.ledger import Row
-from headgate.service.ledger import Ledger
+from headgate.core.ledger.model import Row
+from headgate.service.ledger.use_cases import Ledger
 from tests.contract.ledger_steps import WHY, claimed, database, everything, expire, next_id, one_job, told
 from tests.contract.over_http import LEDGER_STORES
 from tests.contract.steps import Gates
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 
 
 def carefully(gate: Gate) -> Ledger:
-    """The ledger of a gate that never goes the quick way."""
+    """The ledger of a gate that never uses the fast path."""
     dialect: Any = database(gate).dialect
     dialect.claim_next = lambda *_: None
     dialect.succeed = lambda *_: None
@@ -33,7 +33,7 @@ def left(gate: Gate, dataid: str) -> tuple[Any, ...]:
     return sorted(plain, key=Row.sentence), happened, [row[:1] + row[2:] for row in candidates if row[1] == dataid]
 
 
-def test_both_ways_leave_the_same(gates: Gates) -> None:
+def test_both_paths_write_the_same(gates: Gates) -> None:
     quick, careful = gates.open(), gates.open()
     ledger, other = one_job(quick), carefully(careful)
     ledger.define_job("both", inputs=["raw", "tidy"], outputs=[])
@@ -66,7 +66,7 @@ def test_both_ways_leave_the_same(gates: Gates) -> None:
         lambda gate: gate.ledger.set_status("raw", "1", "external", "OUTPUT", "PENDING", reason=WHY),
     ],
 )
-def test_the_quick_way_passes_over_what_is_not_plain(gate: Gate, near: Callable[[Gate], object]) -> None:
+def test_the_fast_path_leaves_special_chunks_to_the_slow_path(gate: Gate, near: Callable[[Gate], object]) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     near(gate)
@@ -75,7 +75,7 @@ def test_the_quick_way_passes_over_what_is_not_plain(gate: Gate, near: Callable[
     assert everything(gate)[:2] == before
 
 
-def test_what_goes_first_goes_before_what_is_plain(gate: Gate) -> None:
+def test_resubmitted_chunks_are_claimed_before_all_others(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", ["1", "2", "3", "4"])
     first = claimed(ledger, "clean")

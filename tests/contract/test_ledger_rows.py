@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from headgate import Gate
-from headgate.core.ledger import EXTERNAL, Row
-from headgate.core.machine import Also, Transition
-from headgate.core.states import CHUNK
-from headgate.service.ledger import Ledger
+from headgate.core.ledger.model import EXTERNAL, Row
+from headgate.core.tables.machine import Also, Transition
+from headgate.core.tables.states import CHUNK
+from headgate.service.ledger.use_cases import Ledger
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, clear, expire, one_job, told
+from tests.contract.queue_steps import row_name
 
 pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
 #: A word that nobody knows stands for every other.
@@ -23,6 +24,7 @@ BEFORE = {
     "it was PENDING before the claim": "PENDING",
     "it had an unknown status before the claim": "other",
 }
+DOWNSTREAM = "it was made from a chunk that was named"
 #: What a `when` of the table asks of the job.
 POLICIES: Mapping[str, dict[str, Any]] = {
     "on_failure is hold": {"on_failure": "hold"},
@@ -43,9 +45,9 @@ class Picture:
         return 0 if self.output is None else int(getattr(self.output, name))
 
 
-def picture(gate: Gate, job: str, dataset: str) -> Picture:
+def picture(gate: Gate, job: str, dataset: str, read: str = "raw") -> Picture:
     outputs = gate.ledger.status(dataset, job, "1", kind="OUTPUT")
-    inputs = gate.ledger.status("raw", job, "1", kind="INPUT")
+    inputs = gate.ledger.status(read, job, "1", kind="INPUT")
     return Picture(outputs[0] if outputs else None, bool(inputs), told(gate, job, "1"))
 
 
@@ -102,7 +104,7 @@ def put_in(ledger: Ledger, state: str, former: str = "") -> None:
 
 
 def fire(gate: Gate, row: Transition) -> None:
-    """The event, by whoever may fire it."""
+    """The event, fired by an actor that may."""
     ledger = gate.ledger
     token = next((each.token for each in ledger.status("tidy", "clean", "1", kind="OUTPUT")), 0)
     word = WORDS.get(row.target, row.target)
@@ -125,7 +127,9 @@ def fire(gate: Gate, row: Transition) -> None:
     acts[row.event]()
 
 
-def test_every_row_leads_where_it_says_and_changes_what_it_says(gate: Gate) -> None:
+def test_every_row_leads_where_it_says_and_changes_what_it_says(
+    gate: Gate, record_property: Callable[[str, Any], None]
+) -> None:
     """One store for all of them, emptied between."""
     wrong: list[tuple[object, ...]] = []
     for row in CHUNK.rows:
@@ -137,12 +141,15 @@ def test_every_row_leads_where_it_says_and_changes_what_it_says(gate: Gate) -> N
         if Also.TELL_HISTORY in row.also and after.told[-1] != (row.event, source, target):
             wrong.append((row.name, *after.told[-1]))
         clear(gate)
+        record_property("transition", row_name(CHUNK, row))
     assert wrong == []
 
 
 def take(gate: Gate, row: Transition) -> tuple[Picture, Picture]:
     """The chunk before and after."""
     ledger = one_job(gate, **POLICIES.get(row.when, {}))
+    if row.when == DOWNSTREAM:
+        return take_downstream(gate, ledger)
     job, dataset = (EXTERNAL, "raw") if row.event == "publish" else ("clean", "tidy")
     if job != EXTERNAL:
         ledger.publish("raw", "1")
@@ -152,3 +159,14 @@ def take(gate: Gate, row: Transition) -> tuple[Picture, Picture]:
     before = picture(gate, job, dataset)
     fire(gate, row)
     return before, picture(gate, job, dataset)
+
+
+def take_downstream(gate: Gate, ledger: Ledger) -> tuple[Picture, Picture]:
+    """A chunk that was made from another one, and is held when that one is redone."""
+    ledger.publish("raw", "1")
+    ledger.success(claimed(ledger, "clean"))
+    ledger.fail(claimed(ledger, "report"), "no")
+    ledger.hold("report", "1", reason=WHY)
+    before = picture(gate, "report", "rep", "tidy")
+    ledger.resubmit("clean", "1", reason=WHY, downstream=True)
+    return before, picture(gate, "report", "rep", "tidy")

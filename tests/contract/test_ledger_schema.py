@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from headgate import Gate
-from headgate.stores.sql import ledger_statements as sql
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.ledger import statements as sql
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import database, one_job
 

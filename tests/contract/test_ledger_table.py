@@ -6,9 +6,10 @@ from itertools import product
 import pytest
 
 from headgate import ClaimLost, ClaimRefused, Gate, HeadgateError, TransitionRefused, UnknownName
-from headgate.core.claims import CLAIM_TABLE, INPUT_STATES, Answer, cell
-from headgate.core.states import CHUNK
-from headgate.service.ledger import Ledger
+from headgate.core.ledger.rules import CHUNK_RULES, CLAIM_TABLE, INPUT_STATES
+from headgate.core.ledger.verdicts import Answer
+from headgate.core.tables.states import CHUNK
+from headgate.service.ledger.use_cases import Ledger
 from tests.contract.ledger_steps import WHY, claimed, clear, everything, expire, next_id, one_job, status_of, told
 from tests.contract.over_http import LEDGER_STORES
 
@@ -39,13 +40,13 @@ def in_cell(gate: Gate, output: str, given: str) -> Ledger:
     return ledger
 
 
-def test_each_cell_by_asking_by_claiming_and_by_finding(gate: Gate) -> None:
+def test_explain_claim_and_find_next_agree_on_each_cell(gate: Gate) -> None:
     """One store for all 42 cells, emptied between them."""
     ledger = one_job(gate)
     wrong = []
     for output, given in CELLS:
         ledger = in_cell(gate, output, given)
-        expected = cell(output, given)
+        expected = CHUNK_RULES.cell(output, given)
         verdict = ledger.explain("clean", "1")
         answers = [verdict.granted, _claims(ledger), None]
         clear(gate)
@@ -99,7 +100,7 @@ ALIVE_REFUSES = {"force", "resubmit", "hold", "forget"}
 
 
 def expected_after(operation: str, status: str) -> str | type[HeadgateError]:  # noqa: PLR0911 - one line a rule
-    """RULES.md's second table: the status afterwards, or the refusal."""
+    """The table of reports and acts: the status afterwards, or the refusal."""
     event, _, steal = operation.partition(", ")
     event = "force" if event == "steal" else event
     state = {"lunch": "other", "expired": "RUNNING"}.get(status, status)
@@ -152,7 +153,7 @@ def test_every_operation_in_a_status(gate: Gate, status: str) -> None:
 
 @pytest.mark.parametrize("report", ["success", "fail", "interrupt"])
 @pytest.mark.parametrize("status", [each for each in STATUSES if each not in ("absent", "RUNNING", "expired")])
-def test_a_report_on_what_does_not_run_changes_nothing(gate: Gate, status: str, report: str) -> None:
+def test_a_report_on_a_chunk_that_is_not_running_changes_nothing(gate: Gate, status: str, report: str) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     claim = claimed(ledger, "clean")
@@ -179,7 +180,7 @@ def test_hold_keeps_the_former_status_or_its_absence(gate: Gate) -> None:
     assert next_id(ledger, "clean") == "2"
 
 
-def test_nobody_reads_what_is_held(gate: Gate) -> None:
+def test_a_held_chunk_cannot_be_read(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     ledger.success(claimed(ledger, "clean"))
@@ -189,7 +190,7 @@ def test_nobody_reads_what_is_held(gate: Gate) -> None:
     assert next_id(ledger, "report") == "1"
 
 
-def test_resubmit_downstream_takes_all_that_was_made_from_it(gate: Gate) -> None:
+def test_resubmit_downstream_includes_all_chunks_made_from_it(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.define_dataset("sum")
     ledger.define_job("total", inputs=["tidy", "rep"], outputs=["sum"])
@@ -231,7 +232,7 @@ def test_resubmit_downstream_changes_nothing_while_one_of_them_runs(gate: Gate) 
     assert next_id(ledger, "clean") == "1"
 
 
-def test_what_is_held_downstream_stays_held(gate: Gate) -> None:
+def test_held_chunks_downstream_stay_held(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     for job in ("clean", "report"):
@@ -244,7 +245,7 @@ def test_what_is_held_downstream_stays_held(gate: Gate) -> None:
     assert claimed(ledger, "report").dataid == "1"
 
 
-def test_the_history_tells_who_why_before_and_after(gate: Gate) -> None:
+def test_the_history_records_actor_reason_and_status_before_and_after(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     claim = ledger.claim("clean", "1", worker="night shift")

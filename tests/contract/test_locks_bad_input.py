@@ -91,7 +91,7 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:60]
 
 
-def test_a_waiting_time_without_end_is_allowed(gate: Gate) -> None:
+def test_an_infinite_wait_is_allowed(gate: Gate) -> None:
     assert gate.locks.acquire("a", R, "read", wait=math.inf).client == "a"
 
 
@@ -137,8 +137,8 @@ def test_a_malformed_lock_id_is_a_bad_value(gate: Gate) -> None:
     assert everything(gate) == before
 
 
-def test_a_lock_id_of_another_store_is_seen_at_once(gate: Gate, tmp_path: Any) -> None:
-    """Whoever has the wrong URL is told so, and not that the lock is gone."""
+def test_a_lock_id_of_another_store_is_recognised_at_once(gate: Gate, tmp_path: Any) -> None:
+    """A client with the wrong URL gets that error, and not that the lock is gone."""
     with headgate.connect(f"sqlite:///{tmp_path}/elsewhere.sqlite") as elsewhere:
         foreign = elsewhere.locks.acquire("a", R, "write")
     gate.locks.acquire("a", R, "write")
@@ -150,7 +150,7 @@ def test_a_lock_id_of_another_store_is_seen_at_once(gate: Gate, tmp_path: Any) -
     assert everything(gate) == before
 
 
-def test_a_token_that_is_none_is_a_bad_value(gate: Gate) -> None:
+def test_a_malformed_token_is_a_bad_value(gate: Gate) -> None:
     lock = gate.locks.acquire("a", R, "write")
     before = everything(gate)
     for name in ("release", "renew", "check", "upgrade", "downgrade"):
@@ -162,13 +162,13 @@ def test_a_token_that_is_none_is_a_bad_value(gate: Gate) -> None:
     assert everything(gate) == before
 
 
-def test_the_greatest_token_is_merely_not_the_right_one(gate: Gate) -> None:
+def test_the_largest_token_is_valid_input_but_wrong(gate: Gate) -> None:
     lock = gate.locks.acquire("a", R, "write")
     with pytest.raises(LockLost):
         gate.locks.check(lock.id, 2**63 - 1)
 
 
-def test_a_lock_made_up_from_another_is_judged_by_its_id_and_token(gate: Gate) -> None:
+def test_an_altered_lock_object_is_judged_by_its_id_and_token(gate: Gate) -> None:
     lock = gate.locks.acquire("a", R, "write")
     with pytest.raises(LockLost):
         gate.locks.release(replace(lock, token=lock.token + 1))
@@ -192,7 +192,7 @@ def test_a_bad_operator_breaks_nothing(gate: Gate) -> None:
     assert gate.locks.check(lock).alive
 
 
-def test_a_misspelt_argument_is_refused_by_the_language(gate: Gate) -> None:
+def test_a_misspelt_argument_is_a_type_error(gate: Gate) -> None:
     with pytest.raises(TypeError, match="lese"):
         gate.locks.acquire("a", R, "write", lese=60)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="ressource"):
@@ -208,7 +208,7 @@ def test_an_unknown_lock_of_this_store_is_unknown_or_lost(gate: Gate) -> None:
             act(never, 1)
 
 
-def test_wrong_is_told_apart_from_refused(gates: Gates) -> None:
+def test_wrong_input_is_distinguished_from_a_refusal(gates: Gates) -> None:
     """Bad input is bad although the resource is busy: it would not pass later either."""
     gate = gates.open()
     gate.locks.acquire("a", R, "write")
@@ -219,6 +219,6 @@ def test_wrong_is_told_apart_from_refused(gates: Gates) -> None:
 
 
 @pytest.mark.parametrize("delay", ["-1", "nan", "soon", "inf", "1e300", "true"])
-def test_a_bad_lock_delay_opens_no_gate(gates: Gates, delay: str) -> None:
+def test_an_invalid_lock_delay_is_refused_on_opening(gates: Gates, delay: str) -> None:
     with pytest.raises(BadValue, match="lock_delay"):
         gates.open(lock_delay=delay)

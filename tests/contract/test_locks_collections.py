@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headgate import BadValue, Gate, LockRefused, Mode
-from headgate.stores.sql.engine import Transaction
+from headgate.stores.sql.database.transaction import Transaction
 from tests.conftest import SQL_STORES
 from tests.contract.steps import LONG, PATIENCE, Gates, everything, granted, holders, in_thread, lock_of_the_dead, told
 from tests.waiting import until
@@ -68,7 +68,7 @@ def test_a_refusal_is_counted_for_the_resources_that_were_busy(gate: Gate) -> No
     assert sorted(refused) == [("r1", "a"), ("r3", "a")]
 
 
-def test_what_the_dead_left_is_cleared_on_the_way(gates: Gates) -> None:
+def test_locks_of_dead_holders_are_removed_on_the_way(gates: Gates) -> None:
     lock_of_the_dead(gates, "r2")
     grant = gates.open().locks.acquire_all("a", WANTS)
     assert [lock.resource for lock in grant] == ["r1", "r2", "r3"]
@@ -172,7 +172,7 @@ def test_a_reentrant_collection_enters_what_is_held_and_is_granted_the_rest(gate
     assert grant[0].id == mine.id
 
 
-def test_crossing_collections_never_block_each_other_for_ever(gates: Gates) -> None:
+def test_crossing_collections_never_block_each_other_forever(gates: Gates) -> None:
     """Whatever order they name: each is one step in one order, so that there is no dead-lock."""
     start = threading.Barrier(4)
 

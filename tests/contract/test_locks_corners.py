@@ -6,13 +6,13 @@ import pytest
 
 from headgate import BadValue, Lock, LockLost, LockRefused, Mode, Refused, UnknownName
 from headgate.calls.actor import acting
+from headgate.core.access.owners import Actor
 from headgate.core.filters import LockFilter
-from headgate.core.lock_draft import Draft
-from headgate.core.locks import Request
-from headgate.core.owners import Actor
-from headgate.core.tickets import Ticket
-from headgate.service.clock import steady
-from headgate.stores.base import LockStore
+from headgate.core.locks.draft import LockDraft
+from headgate.core.locks.model import Request
+from headgate.core.locks.tickets import Ticket
+from headgate.service.leases.clock import steady
+from headgate.stores.ports.locks import LockStore
 from tests.contract.over_http import HTTP
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Gates, history_of, request_for
 from tests.waiting import until
@@ -57,7 +57,7 @@ def test_a_request_is_not_repeated_into_its_own_lock_delay(store: LockStore, dea
     assert [each.lock_id for each in refusal.value.blockers] == [dead_writer.id]
 
 
-def test_the_dead_can_do_nothing_during_their_lock_delay(store: LockStore, dead_writer: Lock) -> None:
+def test_an_expired_holder_can_do_nothing_during_the_lock_delay(store: LockStore, dead_writer: Lock) -> None:
     with pytest.raises(LockRefused):  # From now on every store knows that it is dead.
         store.acquire(request_for("next", (R, SHARED)))
     acts = (store.release, store.renew, store.check, store.upgrade, store.downgrade)
@@ -223,20 +223,20 @@ def test_an_override_is_recorded_with_its_reason(store: LockStore, kind: str) ->
     ]
 
 
-def test_a_lock_whose_lease_ends_while_it_is_granted_again_is_held(
+def test_a_lock_whose_lease_expires_while_it_is_granted_again_is_held(
     store: LockStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow network or machine may spend the rest of the lease between the decision and what is written."""
     request = request_for("slow", (R, EXCLUSIVE), lease=LONG, request_id="its own")
     (lock,) = store.acquire(request)
     store.renew(lock.id, lock.token, 1.0)
-    ends, confirm = steady() + 1.0, Draft.confirm
+    ends, confirm = steady() + 1.0, LockDraft.confirm
 
-    def confirm_slowly(draft: Draft, lock: Lock) -> Lock:
+    def confirm_slowly(draft: LockDraft, lock: Lock) -> Lock:
         until(lambda: steady() > ends, "the lease to end")
         return confirm(draft, lock)
 
-    monkeypatch.setattr(Draft, "confirm", confirm_slowly)
+    monkeypatch.setattr(LockDraft, "confirm", confirm_slowly)
     (again,) = store.acquire(request)
     assert again.alive
     assert store.check(again.id, again.token).alive

@@ -11,9 +11,9 @@ import pytest
 
 from headgate import BadValue, Gate, LockLost, LockRefused, Mode, StorageGuardFailed, TransitionRefused
 from headgate.client.locks import RemoteLocks
-from headgate.service.guard_keeper import GuardKeeper
-from headgate.service.guards import GuardBusy, Hold
-from headgate.service.locks import Locks
+from headgate.service.guards.keeper import GuardKeeper
+from headgate.service.guards.kinds import GuardBusy, StorageLock
+from headgate.service.locks.use_cases import Locks
 from tests.conftest import STORES
 from tests.contract.steps import Gates, holders, request_for, told
 from tests.waiting import until
@@ -59,7 +59,7 @@ def may(path: Path, kind: int) -> bool:
         return False
 
 
-def test_a_stranger_meets_our_lock(guarded: Gate, path: Path) -> None:
+def test_another_program_is_blocked_by_our_file_lock(guarded: Gate, path: Path) -> None:
     lock = guarded.locks.acquire("a", path.as_uri(), "write", lease=LEASE)
     assert not may(path, fcntl.LOCK_SH)
     reading = guarded.locks.downgrade(lock)
@@ -71,7 +71,7 @@ def test_a_stranger_meets_our_lock(guarded: Gate, path: Path) -> None:
     assert may(path, fcntl.LOCK_EX)
 
 
-def test_we_meet_a_strangers_lock_and_take_nothing(guarded: Gate, path: Path) -> None:
+def test_the_file_lock_of_another_program_refuses_the_lock(guarded: Gate, path: Path) -> None:
     with stranger(path, fcntl.LOCK_EX), pytest.raises(LockRefused) as refusal:
         guarded.locks.acquire("a", path.as_uri(), "read", lease=LEASE)
     (blocker,) = refusal.value.blockers
@@ -81,14 +81,14 @@ def test_we_meet_a_strangers_lock_and_take_nothing(guarded: Gate, path: Path) ->
     guarded.locks.acquire("a", path.as_uri(), "write", lease=LEASE)
 
 
-def test_waiting_goes_on_until_the_stranger_is_done(guarded: Gate, path: Path) -> None:
+def test_waiting_continues_until_the_other_program_releases_the_file(guarded: Gate, path: Path) -> None:
     with stranger(path, fcntl.LOCK_EX), pytest.raises(LockRefused):
         guarded.locks.acquire("a", path.as_uri(), "write", wait=0.5, lease=LEASE)
     assert guarded.locks.list() == []
     guarded.locks.acquire("a", path.as_uri(), "write", wait=5, lease=LEASE)
 
 
-def test_all_or_none_is_true_of_the_real_locks_too(guarded: Gate, path: Path, tmp_path: Path) -> None:
+def test_file_locks_of_a_collection_are_acquired_all_or_none(guarded: Gate, path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("content")
     wants = {path.as_uri(): "write", other.as_uri(): "write", "mysql://db1/core": "write"}
@@ -99,7 +99,7 @@ def test_all_or_none_is_true_of_the_real_locks_too(guarded: Gate, path: Path, tm
     guarded.locks.acquire_all("a", wants, lease=LEASE)
 
 
-def test_several_readers_of_one_process_stand_on_one_real_lock(guarded: Gate, path: Path) -> None:
+def test_several_readers_of_one_process_share_one_file_lock(guarded: Gate, path: Path) -> None:
     locks = [guarded.locks.acquire(client, path.as_uri(), "read", lease=LEASE) for client in "abc"]
     for lock in locks[:2]:
         guarded.locks.release(lock)
@@ -108,7 +108,7 @@ def test_several_readers_of_one_process_stand_on_one_real_lock(guarded: Gate, pa
     assert may(path, fcntl.LOCK_EX)
 
 
-def test_a_counted_lock_keeps_its_real_lock_until_it_is_left_for_good(guarded: Gate, path: Path) -> None:
+def test_a_reentrant_lock_keeps_its_file_lock_until_the_last_release(guarded: Gate, path: Path) -> None:
     lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LEASE)
     for _ in range(2):
         guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LEASE)
@@ -119,20 +119,20 @@ def test_a_counted_lock_keeps_its_real_lock_until_it_is_left_for_good(guarded: G
     assert may(path, fcntl.LOCK_EX)
 
 
-def test_a_repeated_request_has_one_real_lock(guarded: Gate, path: Path) -> None:
+def test_a_repeated_request_has_one_file_lock(guarded: Gate, path: Path) -> None:
     guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine", lease=LEASE)
     guarded.locks.release(guarded.locks.acquire("a", path.as_uri(), "read", request_id="mine", lease=LEASE))
     assert may(path, fcntl.LOCK_EX)
 
 
-def test_breaking_a_lock_lets_go_of_the_real_one(guarded: Gate, path: Path) -> None:
+def test_breaking_a_lock_releases_the_file_lock(guarded: Gate, path: Path) -> None:
     guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LEASE)
     lock = guarded.locks.acquire("a", path.as_uri(), "write", reentrant=True, lease=LEASE)
     guarded.locks.break_lock(lock.id, reason="it hangs")
     assert may(path, fcntl.LOCK_EX)
 
 
-def test_held_lets_go_of_the_real_lock_when_ours_was_lost(gates: Gates, guarded: Gate, path: Path) -> None:
+def test_held_releases_the_file_lock_when_the_lock_was_lost(gates: Gates, guarded: Gate, path: Path) -> None:
     operator = gates.open()
 
     def lose_it() -> None:
@@ -145,7 +145,7 @@ def test_held_lets_go_of_the_real_lock_when_ours_was_lost(gates: Gates, guarded:
     assert may(path, fcntl.LOCK_EX)
 
 
-def test_an_upgrade_that_a_stranger_prevents_changes_nothing(guarded: Gate, path: Path) -> None:
+def test_an_upgrade_that_another_program_blocks_changes_nothing(guarded: Gate, path: Path) -> None:
     lock = guarded.locks.acquire("a", path.as_uri(), "read", lease=LEASE)
     with stranger(path, fcntl.LOCK_SH), pytest.raises(LockRefused) as refusal:
         guarded.locks.upgrade(lock)
@@ -155,7 +155,7 @@ def test_an_upgrade_that_a_stranger_prevents_changes_nothing(guarded: Gate, path
     assert may(path, fcntl.LOCK_SH)
 
 
-def test_an_upgrade_that_the_store_refuses_leaves_the_real_lock_as_it_was(gates: Gates, path: Path) -> None:
+def test_an_upgrade_that_the_store_refuses_keeps_the_file_lock(gates: Gates, path: Path) -> None:
     guarded, other = gates.open(guards="file"), gates.open(guards="file")
     lock = guarded.locks.acquire("a", path.as_uri(), "read", lease=LEASE)
     other.locks.acquire("b", path.as_uri(), "read", lease=LEASE)
@@ -165,7 +165,7 @@ def test_an_upgrade_that_the_store_refuses_leaves_the_real_lock_as_it_was(gates:
     assert not may(path, fcntl.LOCK_EX)
 
 
-def test_a_senseless_upgrade_leaves_a_writers_real_lock_exclusive(guarded: Gate, path: Path) -> None:
+def test_upgrading_a_writer_keeps_its_file_lock_exclusive(guarded: Gate, path: Path) -> None:
     lock = guarded.locks.acquire("a", path.as_uri(), "write", lease=LEASE)
     with pytest.raises(TransitionRefused):
         guarded.locks.upgrade(lock)
@@ -180,7 +180,7 @@ def test_resources_of_other_schemes_and_gates_without_guards_are_not_touched(
     assert may(path, fcntl.LOCK_EX)
 
 
-def test_a_guard_that_breaks_gives_back_what_was_taken(guarded: Gate, tmp_path: Path) -> None:
+def test_a_failing_guard_releases_everything(guarded: Gate, tmp_path: Path) -> None:
     missing = (tmp_path / "no such folder" / "data").as_uri()
     for wants in ({missing: "write"}, {"mysql://db1/core": "write", missing: "write"}):
         with pytest.raises(StorageGuardFailed, match="No such file"):
@@ -201,7 +201,7 @@ def test_outside_the_service_a_persistent_lock_with_a_guard_is_refused_with_the_
     guarded.locks.acquire("a", "mysql://db1/core", "write")
 
 
-def test_a_stranger_leaves_no_grant_in_the_history(guarded: Gate, path: Path) -> None:
+def test_a_refusal_by_another_program_leaves_no_grant_in_the_history(guarded: Gate, path: Path) -> None:
     with stranger(path, fcntl.LOCK_EX):
         for wait in (0, 0.5):
             with pytest.raises(LockRefused, match="outside Headgate"):
@@ -209,7 +209,7 @@ def test_a_stranger_leaves_no_grant_in_the_history(guarded: Gate, path: Path) ->
     assert "grant" not in told(guarded)
 
 
-def test_who_waits_for_a_stranger_comes_in_its_turn(guarded: Gate, path: Path) -> None:
+def test_a_waiter_for_a_file_lock_keeps_its_turn(guarded: Gate, path: Path) -> None:
     granted: list[str] = []
 
     def wait(client: str) -> None:
@@ -234,7 +234,7 @@ def test_who_waits_for_a_stranger_comes_in_its_turn(guarded: Gate, path: Path) -
 
 # Over HTTP the guards of the service count, and keep the place: tests/http/test_guards.py.
 @pytest.mark.parametrize("kind", STORES)
-def test_a_place_in_the_queue_is_kept_while_a_stranger_is_in_the_way(gates: Gates, guarded: Gate, path: Path) -> None:
+def test_a_queue_position_is_kept_while_another_program_holds_the_file(gates: Gates, guarded: Gate, path: Path) -> None:
     """The holder has no guard, so that a stranger gets the file; then the holder leaves, and the stranger does not."""
     plain = gates.open()
     held = plain.locks.acquire("holder", path.as_uri(), "write", lease=LEASE)
@@ -250,7 +250,7 @@ def test_a_place_in_the_queue_is_kept_while_a_stranger_is_in_the_way(gates: Gate
     assert told(guarded).count("grant") == 2
 
 
-def test_who_gives_up_on_a_stranger_leaves_nothing(gates: Gates, guarded: Gate, path: Path) -> None:
+def test_giving_up_on_a_file_lock_leaves_nothing_behind(gates: Gates, guarded: Gate, path: Path) -> None:
     plain = gates.open()
     held = plain.locks.acquire("holder", path.as_uri(), "write", lease=LEASE)
     with stranger(path, fcntl.LOCK_EX), ThreadPoolExecutor(1) as pool:
@@ -277,7 +277,7 @@ def test_a_writer_is_not_starved_by_readers_of_other_processes(gates: Gates, gua
 class Brittle:
     """A guard that takes what is asked, says busy to what is called so, and breaks when it lets go."""
 
-    def lock(self, resource: str, _mode: Mode) -> Hold:
+    def lock(self, resource: str, _mode: Mode) -> StorageLock:
         if "busy" in resource:
             raise GuardBusy("somebody has it")
         return BrittleHold()
@@ -297,14 +297,14 @@ def brittle(gate: Gate) -> Locks:
     return RemoteLocks(gate.service.connection, guards) if gate.service else Locks(gate.store.locks, guards)
 
 
-def test_an_error_on_letting_go_is_reported_and_our_lock_is_released(gate: Gate, brittle: Locks) -> None:
+def test_an_error_while_releasing_a_guard_is_reported_and_the_lock_is_released(gate: Gate, brittle: Locks) -> None:
     lock = brittle.acquire("a", "x:1", "write", lease=LEASE)
     with pytest.raises(StorageGuardFailed, match="it could not be released: the disk is on fire"):
         brittle.release(lock)
     assert holders(gate, "x:1") == []
 
 
-def test_an_error_on_letting_go_does_not_keep_a_collection_from_being_given_back(gate: Gate, brittle: Locks) -> None:
+def test_an_error_while_releasing_a_guard_does_not_stop_the_release_of_a_collection(gate: Gate, brittle: Locks) -> None:
     with pytest.raises((StorageGuardFailed, LockRefused)):
         brittle.acquire_all("a", {"x:1": "write", "x:2 busy": "write", "x:3": "write"}, lease=LEASE)
     assert gate.locks.list() == []

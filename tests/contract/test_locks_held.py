@@ -1,4 +1,4 @@
-"""`held`: renewed while the block runs, given back at its end, and never silently lost."""
+"""`held`: renewed while the block runs, released at its end, and never silently lost."""
 
 import threading
 import time
@@ -6,8 +6,8 @@ import time
 import pytest
 
 from headgate import Gate, LockLost, LockRefused, Mode, StoreUnavailable
-from headgate.service import renewal
-from headgate.service.renewal import Hold
+from headgate.service.leases import renewal
+from headgate.service.leases.renewal import LockHold
 from tests.contract.steps import LONG, PATIENCE, Gates, holders, is_there, queue_behind, told
 from tests.waiting import until
 
@@ -64,7 +64,7 @@ def test_a_held_lock_is_renewed_over_many_leases(gate: Gate) -> None:
 
 def test_a_lock_that_is_broken_meanwhile_is_lost_at_the_end_at_the_latest(gates: Gates) -> None:
     gate, operator = gates.open(), gates.open()
-    held: list[Hold] = []
+    held: list[LockHold] = []
 
     def lose_it() -> None:
         with gate.locks.held("a", R) as lock:
@@ -78,7 +78,7 @@ def test_a_lock_that_is_broken_meanwhile_is_lost_at_the_end_at_the_latest(gates:
     assert holders(operator, R) == [("b", "exclusive")]
 
 
-def test_the_holder_is_told_soon_that_its_lock_was_broken(gates: Gates) -> None:
+def test_the_holder_is_notified_soon_that_its_lock_was_broken(gates: Gates) -> None:
     """`on_lost` is called, once, while the block still runs; and Hold.check raises from then on."""
     gate, operator = gates.open(), gates.open()
     calls: list[LockLost] = []
@@ -116,7 +116,7 @@ def test_an_error_in_the_block_is_not_hidden_by_a_lost_lock(gates: Gates) -> Non
         fail()
 
 
-def test_upgrade_and_downgrade_inside_the_block_go_on_with_the_new_token(gate: Gate) -> None:
+def test_the_block_continues_with_the_new_token_after_upgrade_and_downgrade(gate: Gate) -> None:
     with gate.locks.held("a", R, "read", lease=0.8) as lock:
         first = lock.token
         gate.locks.upgrade(lock)
@@ -129,7 +129,7 @@ def test_upgrade_and_downgrade_inside_the_block_go_on_with_the_new_token(gate: G
     assert told(gate) == ["grant", "upgrade", "downgrade", "release"]
 
 
-def test_a_block_that_gives_its_lock_back_itself_is_told_at_the_end(gate: Gate) -> None:
+def test_a_block_that_releases_its_lock_itself_raises_at_the_end(gate: Gate) -> None:
     with pytest.raises(LockLost, match="released"), gate.locks.held("a", R) as lock:
         gate.locks.release(lock)
     assert told(gate) == ["grant", "release"]
@@ -174,8 +174,8 @@ def test_nothing_is_renewed_after_the_end(gate: Gate, monkeypatch: pytest.Monkey
     assert told(gate) == ["grant", "release"]
 
 
-def test_what_was_declared_lost_is_renewed_no_more_and_given_up(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The block runs on after it was told of the loss: nothing keeps the lock alive meanwhile, or after it."""
+def test_a_lock_declared_lost_is_no_longer_renewed(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block continues after it was notified of the loss: nothing keeps the lock alive meanwhile, or after it."""
     real, away = gate.locks._renew, threading.Event()
     after_loss: list[str] = []
     lost = threading.Event()
@@ -188,7 +188,7 @@ def test_what_was_declared_lost_is_renewed_no_more_and_given_up(gate: Gate, monk
         return real(lock_id, token, lease)
 
     def go_on() -> None:
-        # The margin is most of the lease: the store still has the lock when its holder is told.
+        # The margin is most of the lease: the store still has the lock when its holder is notified.
         with gate.locks.held("a", R, lease=20.0, margin=19.0, on_lost=lambda _: lost.set()) as lock:
             away.set()
             assert lost.wait(PATIENCE)

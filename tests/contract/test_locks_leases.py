@@ -7,7 +7,7 @@ import time
 import pytest
 
 from headgate import Gate, LockLost, LockRefused, Refused, UnknownName
-from headgate.stores.base import LockStore
+from headgate.stores.ports.locks import LockStore
 from tests.contract.steps import (
     EXCLUSIVE,
     LONG,
@@ -30,7 +30,7 @@ DAY = 86_400
 
 
 def test_a_persistent_lock_outlives_its_process(gates: Gates) -> None:
-    """Taken by a process that ends without a word; still held, and released by whoever has id and token."""
+    """Taken by a process that ends without a word; still held, and released by anyone who has id and token."""
     program = (
         "import os, sys, headgate\n"
         "lock = headgate.connect(sys.argv[1]).locks.acquire('a', sys.argv[2], 'write')\n"
@@ -75,7 +75,7 @@ def test_the_lock_of_a_dead_holder_is_free_again_by_itself(gates: Gates, mode: s
     assert told(gate, resource=R) == ["grant", "expire", "grant"]
 
 
-def test_expiry_is_told_once_however_many_look(gates: Gates) -> None:
+def test_expiry_is_reported_once_however_many_look(gates: Gates) -> None:
     dead = lock_of_the_dead(gates, R)
     one, other = gates.open(), gates.open()
     one.locks.expire()
@@ -91,7 +91,7 @@ def test_expire_says_how_many_it_freed(gates: Gates) -> None:
     gate.locks.acquire("alive", "r9", "write", lease=LONG)
     for lock in locks:
         let_die(lock, gate)
-    # Somebody else may have noticed some of them first, but each is told exactly once.
+    # Somebody else may have noticed some of them first, but each is recorded exactly once.
     assert gate.locks.expire() <= 3
     assert told(gate, event="expire") == ["expire"] * 3
     assert gate.locks.expire() == 0
@@ -124,7 +124,7 @@ def test_a_renewed_lease_does_not_run_out(gate: Gate) -> None:
     assert told(gate) == ["grant", "release"]
 
 
-def test_renewing_is_not_told_in_the_history(gate: Gate) -> None:
+def test_renewing_is_not_reported_in_the_history(gate: Gate) -> None:
     lock = gate.locks.acquire("a", R, "write", lease=LONG)
     gate.locks.renew(lock)
     assert told(gate) == ["grant"]
@@ -144,7 +144,7 @@ def test_renewing_a_persistent_lock_leaves_it_persistent(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("shift", [10 * DAY, -10 * DAY], ids=["ahead", "behind"])
-def test_a_clients_own_clock_has_no_say(gates: Gates, monkeypatch: pytest.MonkeyPatch, shift: float) -> None:
+def test_the_clock_of_a_client_does_not_matter(gates: Gates, monkeypatch: pytest.MonkeyPatch, shift: float) -> None:
     """However wrong the client's wall clock is: a live lease stays alive, and a dead one is noticed."""
     gate = gates.open()
     lock = gate.locks.acquire("a", R, "write", lease=LONG)
@@ -163,7 +163,7 @@ def test_a_clients_own_clock_has_no_say(gates: Gates, monkeypatch: pytest.Monkey
     assert gate.locks.check(lock).alive
 
 
-def test_a_waiter_is_let_in_when_the_holder_dies(gates: Gates) -> None:
+def test_a_waiter_is_granted_when_the_holder_dies(gates: Gates) -> None:
     doomed, gate = gates.open(), gates.open()
     dead = doomed.locks.acquire("dead", R, "write", lease=1.0)
     waiting = queue_behind(gate, "heir", R, "write")
@@ -225,7 +225,7 @@ def test_a_dead_reader_causes_no_delay(gates: Gates) -> None:
     assert lock.token > dead.token
 
 
-def test_the_dead_do_not_enter_their_own_lock_during_its_delay(gates: Gates) -> None:
+def test_an_expired_holder_cannot_reenter_during_the_lock_delay(gates: Gates) -> None:
     dead = lock_of_the_dead(gates, R, client="a", lock_delay="30")
     gate = gates.open(lock_delay="30")
     with pytest.raises(LockRefused) as refusal:
@@ -233,7 +233,7 @@ def test_the_dead_do_not_enter_their_own_lock_during_its_delay(gates: Gates) -> 
     assert [blocker.lock_id for blocker in refusal.value.blockers] == [dead.id]
 
 
-def test_a_request_repeated_after_its_reader_died_is_granted_anew(gates: Gates) -> None:
+def test_a_request_repeated_after_its_reader_died_is_granted_again(gates: Gates) -> None:
     doomed = gates.open(lock_delay="30")
     lock = doomed.locks.acquire("a", R, "read", lease=SHORT, request_id="the same")
     gate = gates.open(lock_delay="30")
@@ -246,7 +246,7 @@ def test_a_request_repeated_after_its_reader_died_is_granted_anew(gates: Gates) 
 # ------------------------------------------------------------------ what the dead leave
 
 
-def test_the_dead_keep_no_client_and_no_resource_from_being_forgotten(gates: Gates, store: LockStore) -> None:
+def test_expired_locks_do_not_keep_clients_or_resources_from_being_deleted(gates: Gates, store: LockStore) -> None:
     store.register_client("dead")
     lock_of_the_dead(gates, R)
     store.forget_client("dead")
@@ -254,7 +254,7 @@ def test_the_dead_keep_no_client_and_no_resource_from_being_forgotten(gates: Gat
     assert (list(store.clients()), list(store.resources())) == ([], [])
 
 
-def test_the_living_are_not_forgotten(store: LockStore) -> None:
+def test_clients_with_live_locks_cannot_be_deleted(store: LockStore) -> None:
     store.register_client("a")
     store.acquire(request_for("a", (R, SHARED), lease=LONG))
     before = everything(store)
@@ -266,7 +266,7 @@ def test_the_living_are_not_forgotten(store: LockStore) -> None:
 
 
 def test_a_killed_process_loses_its_lease(gates: Gates) -> None:
-    """Killed, not closed: nothing but the missing renewals tells the store."""
+    """Killed, not closed: the store notices only the missing renewals."""
     program = (
         "import sys, headgate\n"
         "gate = headgate.connect(sys.argv[1])\n"

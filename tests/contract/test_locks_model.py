@@ -17,11 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from headgate import Lock, LockLost, LockRefused, Mode, TransitionRefused, UnknownName
 from headgate.core.filters import LockFilter
-from headgate.core.locks import Request, Waiter, decide, decide_upgrade
-from headgate.core.machine import Also
-from headgate.core.states import LOCK
-from headgate.core.tickets import Grant, Ticket
-from headgate.stores.base import LockStore
+from headgate.core.locks.decisions import decide, decide_upgrade
+from headgate.core.locks.model import Request, Waiter
+from headgate.core.locks.tickets import Granted, Ticket
+from headgate.core.tables.machine import Also
+from headgate.core.tables.states import LOCK
+from headgate.stores.ports.locks import LockStore
 from tests.contract.steps import history_of, request_for
 
 CLIENTS = st.sampled_from(["ann", "ben", "cam"])
@@ -82,7 +83,7 @@ class Walk(RuleBasedStateMachine):
             assert all(answer.number > ticket.number for ticket in self.queue)
             self.queue.append(answer)
 
-    def keep(self, request: Request, grant: Grant) -> None:
+    def keep(self, request: Request, grant: Granted) -> None:
         """What was granted is what was asked, with new tokens where the table says so."""
         entered = decide(request, self.locks.values(), ()).entered
         assert [lock.resource for lock in grant] == [want.resource for want in request.wants]
@@ -215,7 +216,7 @@ class Walk(RuleBasedStateMachine):
     @rule(number=CHOICE)
     def hand_over(self, number: int) -> None:
         lock = self.pick(number)
-        # To whoever has it, so that the walk can go on with it.
+        # To anyone who has it, so that the walk can go on with it.
         given = self.store.hand_over(lock.id, lock.principal, "")
         assert (given.id, given.mode, given.count) == (lock.id, lock.mode, lock.count)
         self.grow(given, lock)
@@ -259,7 +260,7 @@ class Walk(RuleBasedStateMachine):
             assert lock.mode is Mode.SHARED or not others
 
     def teardown(self) -> None:
-        """The history tells each event once; then everything goes, so that the next walk finds little."""
+        """The history has each event once; then everything is removed, so that the next walk finds little."""
         entries = history_of(self.store, limit=100_000)
         told = [entry.event for entry in entries if entry.resource.startswith(self.prefix) and entry.event != "refuse"]
         assert sorted(told) == sorted(self.events)
@@ -275,14 +276,14 @@ def facts(lock: Lock) -> tuple[str, str, str, Mode, int, int]:
     return lock.id, lock.resource, lock.client, lock.mode, lock.token, lock.count
 
 
-def test_the_walks_can_take_every_event_that_needs_no_death() -> None:
+def test_the_random_walks_cover_every_event_except_crashes() -> None:
     told = {row.event for row in LOCK.rows if Also.TELL_HISTORY in row.also}
     assert told - {"refuse", "expire"} == {
         "grant", "enter", "upgrade", "downgrade", "leave", "hand-over", "release", "break",
     }  # fmt: skip
 
 
-def test_the_store_walks_as_the_table_does(store: LockStore, kind: str) -> None:
+def test_random_walks_on_the_store_match_the_table(store: LockStore, kind: str) -> None:
     machine = type("StoreWalk", (Walk,), {"store": store})
     run_state_machine_as_test(
         machine,

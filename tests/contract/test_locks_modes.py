@@ -5,7 +5,8 @@ import time
 import pytest
 
 from headgate import BadValue, Gate, LockLost, LockRefused, Mode, TransitionRefused
-from headgate.core.locks import COMPATIBLE, MODE_WORDS
+from headgate.core.locks.model import COMPATIBLE
+from headgate.core.locks.parsing import MODE_WORDS
 from tests.contract.steps import LONG, LONGER, Gates, everything, holders, lock_of_the_dead, queue_behind, told
 from tests.waiting import until
 
@@ -44,7 +45,7 @@ def test_a_clients_own_locks_count_as_held_by_default(gate: Gate, wanted: Mode, 
     assert holders(gate, R) == [("same", held)]
 
 
-def test_one_client_may_hold_several_shared_locks_each_on_its_own(gate: Gate) -> None:
+def test_one_client_can_hold_several_separate_shared_locks(gate: Gate) -> None:
     first = gate.locks.acquire("same", R, "read")
     second = gate.locks.acquire("same", R, "read")
     assert first.id != second.id
@@ -147,7 +148,7 @@ def test_a_lock_entered_again_lives_by_the_longer_lease(gate: Gate) -> None:
     assert (still.lease, still.count) == (None, 5)
 
 
-def test_entering_again_gives_at_least_the_time_that_was_asked_for(gate: Gate) -> None:
+def test_reentering_extends_the_lease_to_at_least_the_requested_length(gate: Gate) -> None:
     """However much of the first lease has passed by then."""
     gate.locks.acquire("a", R, "write", lease=LONG, reentrant=True)
     begun = time.monotonic()
@@ -160,7 +161,7 @@ def test_entering_again_gives_at_least_the_time_that_was_asked_for(gate: Gate) -
         assert lock.expires_in > asked - 0.4
 
 
-def test_the_dead_do_not_enter_again(gates: Gates) -> None:
+def test_an_expired_holder_cannot_reenter(gates: Gates) -> None:
     """A client that comes back after its lease expired gets a new grant, not its old one."""
     dead = lock_of_the_dead(gates, R, client="a")
     again = gates.open().locks.acquire("a", R, "write", reentrant=True)
@@ -203,7 +204,7 @@ def test_upgrade_is_refused_beside_another_lock_of_the_same_client(gate: Gate) -
         gate.locks.upgrade(one)
 
 
-def test_a_dead_reader_does_not_stand_in_the_way_of_an_upgrade(gates: Gates) -> None:
+def test_a_dead_reader_does_not_block_an_upgrade(gates: Gates) -> None:
     gate = gates.open()
     reading = gate.locks.acquire("a", R, "read")
     lock_of_the_dead(gates, R, "read")
@@ -221,7 +222,7 @@ def test_an_upgrade_passes_a_waiting_writer(gate: Gate) -> None:
     assert writer.result(timeout=30).token > writing.token
 
 
-def test_a_writer_goes_on_as_a_reader_and_others_may_join(gate: Gate) -> None:
+def test_a_downgraded_writer_shares_the_lock_with_readers(gate: Gate) -> None:
     writing = gate.locks.acquire("a", R, "write")
     reading = gate.locks.downgrade(writing)
     assert (reading.id, reading.mode, reading.token) == (writing.id, Mode.SHARED, writing.token)
@@ -271,6 +272,6 @@ def test_a_counted_lock_keeps_its_count_over_downgrade(gate: Gate) -> None:
     assert gate.locks.downgrade(lock).count == 2
 
 
-def test_a_mode_that_is_none_is_named_in_the_error(gate: Gate) -> None:
+def test_an_unknown_mode_is_named_in_the_error(gate: Gate) -> None:
     with pytest.raises(BadValue, match="'readwrite' is not one of shared, read, exclusive, write"):
         gate.locks.acquire("a", R, "readwrite")

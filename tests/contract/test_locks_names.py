@@ -3,8 +3,8 @@
 import pytest
 
 from headgate import Gate, LockRefused
-from headgate.core.locks import resource_key
-from headgate.stores.base import LockStore
+from headgate.core.locks.model import resource_key
+from headgate.stores.ports.locks import LockStore
 from tests.contract.steps import EXCLUSIVE, Gates, request_for
 
 COMPOSED, DECOMPOSED = "file:///caf\u00e9", "file:///cafe\u0301"

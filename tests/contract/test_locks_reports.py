@@ -8,7 +8,7 @@ import pytest
 
 from headgate import Gate, LockRefused, UnknownName
 from headgate.core.filters import LockFilter
-from headgate.stores.base import LockStore
+from headgate.stores.ports.locks import LockStore
 from tests.contract.queue_steps import job_in
 from tests.contract.steps import (
     EXCLUSIVE,
@@ -126,7 +126,7 @@ def test_the_history_outlives_a_forgotten_resource(store: LockStore) -> None:
 # ------------------------------------------------------------------ status
 
 
-def test_the_status_has_seed_003s_form(gate: Gate) -> None:
+def test_the_status_has_the_form_of_the_ids(gate: Gate) -> None:
     """Two shared locks on one resource are one entry, with count 2."""
     gate.locks.acquire("a", "ark:/13030/m5", "read")
     gate.locks.acquire("b", "ark:/13030/m5", "read")
@@ -138,7 +138,7 @@ def test_the_status_has_seed_003s_form(gate: Gate) -> None:
     }
 
 
-def test_the_status_tells_every_ingest_job_that_has_not_ended_and_what_failed(gate: Gate) -> None:
+def test_the_status_reports_every_ingest_job_that_has_not_ended_and_what_failed(gate: Gate) -> None:
     failed = job_in(gate.queue, "failed")
     running = job_in(gate.queue, "processing")
     job_in(gate.queue, "pending")
@@ -172,7 +172,7 @@ def test_a_counted_lock_is_one_lock_in_the_status(gate: Gate) -> None:
     assert gate.status()["locks"] == [{"id": R, "type": "EXCLUSIVE", "count": 1}]
 
 
-def test_the_dead_are_not_in_the_status(gates: Gates) -> None:
+def test_expired_locks_are_not_in_the_status(gates: Gates) -> None:
     lock_of_the_dead(gates, R)
     assert gates.open().status(rich=True)["locks"] == []
 
@@ -288,7 +288,7 @@ def test_resources_are_known_once_registered_or_locked(store: LockStore) -> None
     assert list(store.resources()) == ["a", "b"]
 
 
-def test_registering_a_resource_neither_locks_nor_tells(store: LockStore) -> None:
+def test_registering_a_resource_neither_locks_it_nor_leaves_history(store: LockStore) -> None:
     store.register_resource("a")
     assert store.list(LockFilter()) == []
     assert history_of(store) == []
@@ -308,7 +308,7 @@ def test_a_resource_is_forgotten_unless_it_is_held_or_waited_for(store: LockStor
     assert list(store.resources()) == ["a"]
 
 
-def test_looking_makes_nothing_known(gate: Gate, store: LockStore) -> None:
+def test_reading_registers_nothing(gate: Gate, store: LockStore) -> None:
     gate.locks.list(resource="r", client="c")
     gate.locks.waiters("r")
     gate.history("r", client="c")

@@ -7,13 +7,13 @@ import pytest
 
 from headgate import Lock, LockRefused, Mode, TransitionRefused
 from headgate.core.filters import LockFilter
-from headgate.core.lock_rules import LOCK_RULES, LockRules
-from headgate.core.locks import COMPATIBLE, Request
-from headgate.core.machine import Also, Transition
-from headgate.core.states import LOCK
-from headgate.core.tickets import Ticket
+from headgate.core.locks.model import COMPATIBLE, Request
+from headgate.core.locks.rules import LOCK_RULES, LockRules
+from headgate.core.locks.tickets import Ticket
+from headgate.core.tables.machine import Also, Transition
+from headgate.core.tables.states import LOCK
 from headgate.store_opening import open_store
-from headgate.stores.base import LockStore
+from headgate.stores.ports.locks import LockStore
 from headgate.stores.store import Store
 from tests.conftest import SQL_STORES
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, history_of, request_for
@@ -95,7 +95,7 @@ def test_a_changed_cell_decides_on_both_paths_and_in_the_queue(open_with: OpenWi
         assert clients(store) == ["waiter"]
 
 
-def test_where_readers_exclude_each_other_they_are_let_in_one_by_one(open_with: OpenWith) -> None:
+def test_readers_that_exclude_each_other_are_granted_one_by_one(open_with: OpenWith) -> None:
     store = open_with(with_cells({(SHARED, SHARED): False}))
     writer = take(store, "writer", EXCLUSIVE)
     tickets = [store.queue_up(new_request(name, SHARED)) for name in ("a", "b")]

@@ -1,15 +1,17 @@
 """Every state x every event: it lands where the row says with exactly its effects, or nothing changes at all."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from headgate import BadValue, Gate, Lock, LockLost, LockRefused, TransitionRefused, UnknownName
 from headgate.core.filters import LockFilter
-from headgate.core.machine import Also, By, Transition
-from headgate.core.states import LOCK
-from headgate.stores.base import LockStore
-from headgate.stores.sql import lock_changes, queueing
+from headgate.core.tables.machine import Also, By, Transition
+from headgate.core.tables.states import LOCK
+from headgate.stores.ports.locks import LockStore
+from headgate.stores.sql.locks import changes as lock_changes
+from headgate.stores.sql.locks import turns as queueing
 from tests.contract.lock_states import (
     FIRE,
     OTHER,
@@ -21,6 +23,7 @@ from tests.contract.lock_states import (
     obstruct,
     state_of,
 )
+from tests.contract.queue_steps import row_name
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Everything, Gates, everything, history_of, request_for
 from tests.waiting import until
 
@@ -90,10 +93,10 @@ def test_an_event_that_the_table_does_not_have_changes_nothing(
 
 
 @pytest.mark.parametrize(("state", "event"), NEW_LIFE)
-def test_what_has_ended_is_never_revived(
+def test_an_ended_lock_is_never_revived(
     store_url: str, store: LockStore, cases: list[Case], state: str, event: str
 ) -> None:
-    """The same request, asked again after its end, begins anew: what it was given before stays lost."""
+    """The same request, asked again after its end, starts again: what it was given before stays lost."""
     case = new_case(store_url, store, state, event)
     cases.append(case)
     old = case.lock
@@ -105,7 +108,7 @@ def test_what_has_ended_is_never_revived(
     assert state_of(case) == {"refuse": "refused", "wait": "waiting"}.get(event, case.request.wants[0].mode)
 
 
-def test_asking_again_while_waiting_keeps_the_place(store_url: str, store: LockStore, cases: list[Case]) -> None:
+def test_a_repeated_request_keeps_its_queue_position(store_url: str, store: LockStore, cases: list[Case]) -> None:
     """Where the answer to the first request was lost, it does not stand in its own way."""
     case = new_case(store_url, store, "waiting", "wait")
     cases.append(case)
@@ -115,7 +118,9 @@ def test_asking_again_while_waiting_keeps_the_place(store_url: str, store: LockS
     assert everything(store) == before
 
 
-def test_entering_what_one_does_not_hold_is_a_plain_grant(store_url: str, store: LockStore, cases: list[Case]) -> None:
+def test_a_reentrant_acquire_of_a_free_lock_is_a_plain_grant(
+    store_url: str, store: LockStore, cases: list[Case]
+) -> None:
     case = new_case(store_url, store, "new", "enter")
     cases.append(case)
     fire(case, "enter")
@@ -124,8 +129,10 @@ def test_entering_what_one_does_not_hold_is_a_plain_grant(store_url: str, store:
     assert [entry.event for entry in history_of(store)] == ["grant"]
 
 
-def test_every_row_of_the_table_is_taken(store_url: str, store: LockStore, cases: list[Case]) -> None:
-    """Transition coverage, by what the store itself tells: each row leaves the trace that it should."""
+def test_every_row_of_the_table_is_taken(
+    store_url: str, store: LockStore, cases: list[Case], record_property: Callable[[str, Any], None]
+) -> None:
+    """Transition coverage from the store's own records: each row leaves its trace."""
     for number, row in enumerate(LOCK.rows):
         case = new_case(store_url, store, row.source, row.event, f"row:{number}")
         cases.append(case)
@@ -135,6 +142,7 @@ def test_every_row_of_the_table_is_taken(store_url: str, store: LockStore, cases
             case = case_wanting(store_url, store, row, f"row:{number} again")
             cases.append(case)
         take_row(case, row.source, row.event)
+        record_property("transition", row_name(LOCK, row))
     entries = history_of(store, limit=10_000)
     taken = {(entry.before, entry.event, entry.after) for entry in entries}
     telling = {(row.source, row.event, row.target) for row in LOCK.rows if Also.TELL_HISTORY in row.also}
@@ -232,7 +240,7 @@ def test_a_guarded_row_refuses_the_wrong_caller(gate: Gate, mode: str, wrong: st
 
 
 @pytest.mark.parametrize("mode", [SHARED, EXCLUSIVE])
-def test_a_guarded_row_refuses_the_holder_whose_lease_has_run_out(gates: Gates, mode: str) -> None:
+def test_a_guarded_row_refuses_the_holder_whose_lease_has_expired(gates: Gates, mode: str) -> None:
     doomed, gate = gates.open(), gates.open()
     lock = doomed.locks.acquire("a", "r", mode, lease=SHORT)
     doomed.close()
@@ -268,7 +276,7 @@ def test_another_client_does_not_enter_a_lock(gate: Gate) -> None:
 
 
 def assert_lost_and_unchanged(gate: Gate, lock_id: str, token: int) -> None:
-    """All that a holder may do is refused to whoever is none."""
+    """All that a holder may do is refused to others."""
     before = everything(gate)
     locks = gate.locks
     for act in (locks.release, locks.renew, locks.check, locks.upgrade, locks.downgrade):
@@ -319,7 +327,7 @@ MEANWHILE = [released, released_and_taken_by_another, released_and_granted_again
 
 @pytest.mark.parametrize("mode", [SHARED, EXCLUSIVE])
 @pytest.mark.parametrize("meanwhile", MEANWHILE, ids=lambda move: move.__name__)
-def test_who_was_overtaken_is_told_and_changes_nothing(gates: Gates, mode: str, meanwhile: object) -> None:
+def test_a_stale_token_is_refused_and_changes_nothing(gates: Gates, mode: str, meanwhile: object) -> None:
     gate, elsewhere = gates.open(), gates.open()
     lock = gate.locks.acquire("a", "r", mode, request_id="the same")
     assert callable(meanwhile)

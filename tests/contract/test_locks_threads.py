@@ -79,7 +79,7 @@ def test_eight_threads_use_a_brand_new_resource_at_the_same_moment(gates: Gates)
     assert len(set(tokens)) == THREADS
 
 
-def test_of_many_that_do_not_wait_exactly_one_is_granted(gates: Gates) -> None:
+def test_exactly_one_of_many_callers_that_do_not_wait_is_granted(gates: Gates) -> None:
     opened = [gates.open() for _ in range(THREADS)]
     start = threading.Barrier(THREADS)
 
@@ -95,7 +95,7 @@ def test_of_many_that_do_not_wait_exactly_one_is_granted(gates: Gates) -> None:
     assert sum(granted(future) for future in futures) == 1
 
 
-def test_of_many_who_release_one_lock_exactly_one_does(gates: Gates) -> None:
+def test_exactly_one_of_many_releases_of_a_lock_succeeds(gates: Gates) -> None:
     opened = [gates.open() for _ in range(THREADS)]
     lock = opened[0].locks.acquire("a", R, "write")
     start = threading.Barrier(THREADS)
@@ -127,7 +127,7 @@ def test_one_repeated_request_from_many_threads_is_one_grant(gates: Gates) -> No
     assert told(opened[0]) == ["grant"]
 
 
-def test_of_many_readers_that_upgrade_at_most_one_succeeds(gates: Gates) -> None:
+def test_at_most_one_of_many_upgrading_readers_succeeds(gates: Gates) -> None:
     opened = [gates.open() for _ in range(4)]
     locks = [gate.locks.acquire(f"reader {number}", R, "read") for number, gate in enumerate(opened)]
     start = threading.Barrier(len(opened))

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from headgate import BadValue, Gate, LockLost, LockRefused
-from headgate.stores.base import LockStore
+from headgate.stores.ports.locks import LockStore
 from tests.contract.steps import (
     EXCLUSIVE,
     LONG,
@@ -48,7 +48,7 @@ def test_tokens_grow_over_every_way_that_a_lock_may_end(gates: Gates) -> None:
     assert tokens == sorted(set(tokens))
 
 
-def test_tokens_go_on_after_everybody_left(gates: Gates) -> None:
+def test_tokens_keep_growing_after_all_locks_are_released(gates: Gates) -> None:
     first = gates.open()
     lock = first.locks.acquire("a", R, "write")
     first.locks.release(lock)
@@ -57,7 +57,7 @@ def test_tokens_go_on_after_everybody_left(gates: Gates) -> None:
     assert again.token > lock.token
 
 
-def test_tokens_go_on_after_the_resource_was_forgotten(store: LockStore) -> None:
+def test_tokens_keep_growing_after_the_resource_was_deleted(store: LockStore) -> None:
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
     store.release(lock.id, lock.token)
     store.forget_resource(R)
@@ -67,7 +67,7 @@ def test_tokens_go_on_after_the_resource_was_forgotten(store: LockStore) -> None
     assert list(store.resources()) == [R]
 
 
-def test_another_process_goes_on_with_the_same_tokens(gates: Gates) -> None:
+def test_another_process_continues_the_same_tokens(gates: Gates) -> None:
     gate = gates.open()
     before = gate.locks.acquire("a", R, "read").token
     program = (
@@ -80,14 +80,14 @@ def test_another_process_goes_on_with_the_same_tokens(gates: Gates) -> None:
 # ------------------------------------------------------------------ check, release, break
 
 
-def test_check_gives_the_lock_as_it_is_and_writes_nothing(gate: Gate) -> None:
+def test_check_returns_the_current_lock_and_writes_nothing(gate: Gate) -> None:
     lock = gate.locks.acquire("a", R, "write", lease=LONG, note="why")
     before = everything(gate)
     for seen in (gate.locks.check(lock), gate.locks.check(lock.id, lock.token), gate.locks.get(lock.id)):
         assert (seen.id, seen.resource, seen.client, seen.mode) == (lock.id, R, "a", EXCLUSIVE)
         assert (seen.token, seen.since, seen.count, seen.note) == (lock.token, lock.since, 1, "why")
         assert seen.owner == lock.owner
-    # The request's id is told to who proves the grant; a service tells it to nobody else.
+    # The request's id is shown to the holder who proves the grant, and by a service to nobody else.
     assert gate.locks.check(lock).request_id == lock.request_id
     assert everything(gate) == before
 
@@ -114,7 +114,7 @@ def test_releasing_what_another_holds_now_is_an_error_that_changes_nothing(gate:
     assert gate.locks.check(other).alive
 
 
-def test_a_token_given_beside_a_lock_is_the_one_that_counts(gate: Gate) -> None:
+def test_an_explicit_token_overrides_that_of_the_lock(gate: Gate) -> None:
     """It is not passed over in silence."""
     lock = gate.locks.acquire("a", R, "write")
     locks = gate.locks
@@ -132,7 +132,7 @@ def test_one_shared_lock_is_released_without_touching_the_others(gate: Gate) -> 
         gate.locks.acquire("d", R, "write")
 
 
-def test_breaking_frees_the_resource_tells_why_and_makes_the_token_stale(gates: Gates) -> None:
+def test_breaking_frees_the_resource_reports_why_and_makes_the_token_stale(gates: Gates) -> None:
     gate, operator = gates.open(), gates.open()
     lock = gate.locks.acquire("a", R, "write")
     broken = operator.locks.break_lock(lock.id, reason="node 7 is down", by="ops on call")
@@ -154,7 +154,7 @@ def test_breaking_ends_all_holds_of_a_counted_lock(gate: Gate) -> None:
     gate.locks.acquire("b", R, "write")
 
 
-def test_whoever_breaks_without_a_name_is_told_by_its_process(gate: Gate) -> None:
+def test_a_break_without_a_name_records_the_process(gate: Gate) -> None:
     lock = gate.locks.acquire("a", R, "write")
     gate.locks.break_lock(lock.id, reason="it hangs")
     assert "pid" in gate.history(event="break")[0].reason
@@ -164,8 +164,8 @@ def test_whoever_breaks_without_a_name_is_told_by_its_process(gate: Gate) -> Non
 
 
 @pytest.mark.parametrize("mode", [SHARED, EXCLUSIVE])
-def test_a_repeated_request_gives_the_same_grant(gates: Gates, mode: str) -> None:
-    """An answer that was lost is asked for again: nothing is taken twice, and nothing is told twice."""
+def test_a_repeated_request_returns_the_same_grant(gates: Gates, mode: str) -> None:
+    """A request is repeated after a lost answer: nothing is granted or recorded twice."""
     lock = gates.open().locks.acquire("a", R, mode, lease=LONG, request_id="mine")
     gate = gates.open()
     again = gate.locks.acquire("a", R, mode, lease=LONG, request_id="mine")
@@ -174,7 +174,7 @@ def test_a_repeated_request_gives_the_same_grant(gates: Gates, mode: str) -> Non
     assert told(gate) == ["grant"]
 
 
-def test_a_repeated_collection_gives_the_same_grant(gate: Gate) -> None:
+def test_a_repeated_collection_returns_the_same_grants(gate: Gate) -> None:
     wants = {"r1": "read", "r2": "write"}
     first = gate.locks.acquire_all("a", wants, request_id="mine")
     again = gate.locks.acquire_all("a", wants, request_id="mine")

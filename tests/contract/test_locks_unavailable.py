@@ -83,7 +83,7 @@ def test_a_server_that_was_killed_loses_no_grant(gates: Gates, server: PrivateSe
     gate.locks.release(lock)
 
 
-def test_who_waits_goes_on_waiting_over_a_restart(gates: Gates, server: PrivateServer) -> None:
+def test_waiters_keep_waiting_across_a_restart(gates: Gates, server: PrivateServer) -> None:
     gate = gates.open()
     lock = gate.locks.acquire("a", R, "write")
     waiting = queue_behind(gates.open(), "b", R, "write", wait=60)
@@ -104,7 +104,7 @@ def test_waiting_for_a_server_that_stays_away_ends_with_unavailable(gates: Gates
 
 
 def test_a_retry_with_the_same_request_id_takes_nothing_twice(gates: Gates, server: PrivateServer) -> None:
-    """What a client does whose answer was lost: it asks again, whatever became of the first time."""
+    """What a client does whose answer was lost: it asks again, whatever happened to the first request."""
     gate = gates.open()
     lock = gate.locks.acquire("a", R, "write", request_id="mine")
     server.restart()
@@ -132,7 +132,7 @@ def answers(gate: Gate) -> bool:
     return True
 
 
-def test_nobody_listens_there() -> None:
+def test_a_server_that_does_not_listen_is_unavailable() -> None:
     for url in (
         "postgresql://nobody@127.0.0.1:1/none",
         "mysql://nobody@127.0.0.1:1/none",

@@ -12,8 +12,8 @@ from typing import NoReturn
 import pytest
 
 from headgate import Gate, Lock, LockRefused
-from headgate.core.tickets import Ticket
-from headgate.stores.base import LockStore
+from headgate.core.locks.tickets import Ticket
+from headgate.stores.ports.locks import LockStore
 from tests.contract.over_http import port_of
 from tests.contract.steps import (
     EXCLUSIVE,
@@ -40,7 +40,7 @@ def waiting_clients(gate: Gate, resource: str = R) -> list[str]:
     return [waiter.client for waiter in gate.locks.waiters(resource)]
 
 
-def test_without_wait_the_refusal_comes_at_once_and_nobody_queues(gate: Gate) -> None:
+def test_without_wait_a_request_is_refused_at_once_and_does_not_queue(gate: Gate) -> None:
     gate.locks.acquire("a", R, "write")
     began = time.monotonic()
     with pytest.raises(LockRefused):
@@ -49,14 +49,14 @@ def test_without_wait_the_refusal_comes_at_once_and_nobody_queues(gate: Gate) ->
     assert waiting_clients(gate) == []
 
 
-def test_with_wait_a_free_resource_is_had_at_once(gate: Gate) -> None:
+def test_with_wait_a_free_resource_is_granted_at_once(gate: Gate) -> None:
     began = time.monotonic()
     gate.locks.acquire("a", R, "write", wait=PATIENCE)
     assert time.monotonic() - began < PATIENCE / 2
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one gate", "two gates"])
-def test_a_waiter_is_woken_long_before_it_would_look_for_itself(gates: Gates, apart: bool) -> None:
+def test_a_waiter_is_woken_long_before_its_next_poll(gates: Gates, apart: bool) -> None:
     """By the one that releases in the same process, and by one that shares nothing but the store."""
     gate = gates.open()
     waiter = gates.open() if apart else gate
@@ -74,7 +74,7 @@ def test_a_waiter_is_woken_long_before_it_would_look_for_itself(gates: Gates, ap
     assert statistics.median(delays) < PROMPT, delays
 
 
-def test_waiters_come_in_the_order_in_which_they_queued(gates: Gates) -> None:
+def test_waiters_are_granted_in_the_order_in_which_they_queued(gates: Gates) -> None:
     gate = gates.open()
     lock = gate.locks.acquire("first", R, "write")
     names = [f"waiter {number}" for number in range(5)]
@@ -90,7 +90,7 @@ def test_waiters_come_in_the_order_in_which_they_queued(gates: Gates) -> None:
     assert entries == ["first", *names]
 
 
-def test_several_readers_are_let_in_together(gates: Gates) -> None:
+def test_several_waiting_readers_are_granted_together(gates: Gates) -> None:
     gate = gates.open()
     lock = gate.locks.acquire("writer", R, "write")
     readers = [queue_behind(gates.open(), f"reader {number}", R, "read") for number in range(3)]
@@ -137,7 +137,7 @@ def test_readers_before_a_waiting_writer_enter_and_those_after_it_wait(gates: Ga
     assert order[3:] == ["writer", "after"]
 
 
-def test_a_writer_that_gives_up_lets_the_readers_behind_it_in(gates: Gates) -> None:
+def test_readers_behind_a_writer_that_gives_up_are_granted(gates: Gates) -> None:
     gate = gates.open()
     gate.locks.acquire("reader", R, "read")
     writer = queue_behind(gates.open(), "writer", R, "write", wait=1.0)
@@ -149,7 +149,7 @@ def test_a_writer_that_gives_up_lets_the_readers_behind_it_in(gates: Gates) -> N
 # ------------------------------------------------------------------ the end of waiting
 
 
-def test_when_the_time_is_over_the_refusal_names_who_is_in_the_way(gate: Gate) -> None:
+def test_a_refusal_after_a_timeout_names_the_blockers(gate: Gate) -> None:
     lock = gate.locks.acquire("holder", R, "write", note="nightly copy")
     began = time.monotonic()
     with pytest.raises(LockRefused) as refusal:
@@ -164,7 +164,7 @@ def test_when_the_time_is_over_the_refusal_names_who_is_in_the_way(gate: Gate) -
     gate.locks.acquire("c", R, "write")
 
 
-def test_the_refusal_names_those_who_queued_earlier_too(gates: Gates) -> None:
+def test_the_refusal_names_earlier_waiters_too(gates: Gates) -> None:
     gate = gates.open()
     held = gate.locks.acquire("holder", R, "read")
     earlier = queue_behind(gates.open(), "earlier", R, "write")
@@ -180,7 +180,7 @@ def test_the_refusal_names_those_who_queued_earlier_too(gates: Gates) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
-def test_whoever_is_interrupted_while_waiting_leaves_the_queue(
+def test_an_interrupted_waiter_leaves_the_queue(
     gate: Gate, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     lock = gate.locks.acquire("a", R, "write")
@@ -199,7 +199,7 @@ def test_whoever_is_interrupted_while_waiting_leaves_the_queue(
     gate.locks.acquire("c", R, "write")
 
 
-def test_a_grant_that_came_in_the_moment_of_the_interruption_is_given_back(store: LockStore) -> None:
+def test_a_grant_at_the_moment_of_the_interruption_is_released(store: LockStore) -> None:
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
     ticket = store.queue_up(request_for("b", (R, EXCLUSIVE)))
     assert isinstance(ticket, Ticket)
@@ -209,7 +209,7 @@ def test_a_grant_that_came_in_the_moment_of_the_interruption_is_given_back(store
     assert store.acquire(request_for("c", (R, EXCLUSIVE)))
 
 
-def test_giving_up_in_the_moment_of_ones_turn_gives_the_lock(store: LockStore) -> None:
+def test_a_timeout_at_the_moment_of_the_grant_returns_the_lock(store: LockStore) -> None:
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
     ticket = store.queue_up(request_for("b", (R, EXCLUSIVE)))
     assert isinstance(ticket, Ticket)
@@ -219,7 +219,7 @@ def test_giving_up_in_the_moment_of_ones_turn_gives_the_lock(store: LockStore) -
     assert not store.waiters(R)
 
 
-def test_withdrawing_twice_or_without_a_place_is_no_error(store: LockStore) -> None:
+def test_leaving_the_queue_twice_or_without_a_position_is_not_an_error(store: LockStore) -> None:
     store.acquire(request_for("a", (R, EXCLUSIVE)))
     ticket = store.queue_up(request_for("b", (R, EXCLUSIVE)))
     assert isinstance(ticket, Ticket)
@@ -228,7 +228,7 @@ def test_withdrawing_twice_or_without_a_place_is_no_error(store: LockStore) -> N
     assert not store.waiters(R)
 
 
-def test_it_is_not_ones_turn_while_somebody_stands_before(store: LockStore) -> None:
+def test_a_waiter_is_not_granted_while_another_is_ahead(store: LockStore) -> None:
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
     tickets = [store.queue_up(request_for(client, (R, EXCLUSIVE))) for client in ("b", "c")]
     first, second = (ticket for ticket in tickets if isinstance(ticket, Ticket))
@@ -252,7 +252,7 @@ def test_waiting_for_a_turn_ends_early_or_on_time(store: LockStore) -> None:
 
 
 def test_a_killed_waiter_leaves_the_queue(gates: Gates) -> None:
-    """Its process is killed while it waits; whoever stands behind it is let in nevertheless."""
+    """Its process is killed while it waits; anyone who stands behind it is let in nevertheless."""
     program = (
         "import sys, headgate\nheadgate.connect(sys.argv[1]).locks.acquire('killed', sys.argv[2], 'write', wait=600)\n"
     )
@@ -270,7 +270,7 @@ def test_a_killed_waiter_leaves_the_queue(gates: Gates) -> None:
 # ------------------------------------------------------------------ several resources
 
 
-def test_waiting_for_several_resources_gives_all_of_them_or_none(gates: Gates) -> None:
+def test_waiting_for_several_resources_grants_all_or_none(gates: Gates) -> None:
     gate = gates.open()
     one, two = gate.locks.acquire("x", "r1", "write"), gate.locks.acquire("y", "r2", "read")
     wants = {"r1": "write", "r2": "write", "r3": "read"}
@@ -291,7 +291,7 @@ def test_waiting_for_several_resources_gives_all_of_them_or_none(gates: Gates) -
     assert gate.locks.waiters() == []
 
 
-def test_a_collection_that_gives_up_leaves_every_queue(gate: Gate) -> None:
+def test_a_collection_that_times_out_leaves_every_queue(gate: Gate) -> None:
     gate.locks.acquire("x", "r1", "write")
     gate.locks.acquire("y", "r2", "write")
     with pytest.raises(LockRefused) as refusal:
@@ -322,14 +322,14 @@ def test_clients_that_wait_for_each_other_are_named_in_the_refusal(gates: Gates)
     granted(futures["a"])
 
 
-def test_who_waits_for_its_own_lock_is_told_so(gate: Gate) -> None:
+def test_waiting_for_ones_own_lock_is_refused(gate: Gate) -> None:
     gate.locks.acquire("a", R, "write")
     with pytest.raises(LockRefused) as refusal:
         gate.locks.acquire("a", R, "write", wait=0.1)
     assert refusal.value.cycle == ("a", "a")
 
 
-def test_a_plain_time_out_names_no_ring(gate: Gate) -> None:
+def test_a_plain_timeout_names_no_deadlock(gate: Gate) -> None:
     gate.locks.acquire("a", R, "write")
     with pytest.raises(LockRefused) as refusal:
         gate.locks.acquire("b", R, "write", wait=0.1)
@@ -340,7 +340,7 @@ def test_a_plain_time_out_names_no_ring(gate: Gate) -> None:
 # ------------------------------------------------------------------ what it looks like
 
 
-def test_waiters_are_shown_with_place_mode_and_since(gates: Gates) -> None:
+def test_waiters_are_shown_with_position_mode_and_since(gates: Gates) -> None:
     gate = gates.open()
     held = gate.locks.acquire("a", R, "write", lease=LONG)
     waiting = queue_behind(gates.open(), "b", R, "read")
@@ -364,7 +364,7 @@ def test_a_lock_that_was_waited_for_is_like_any_other(gates: Gates) -> None:
     assert (seen.token, seen.since, seen.mode, seen.note) == (lock.token, lock.since, SHARED, "why")
 
 
-def test_a_request_has_one_place_however_many_processes_ask_for_its_turn(gates: Gates) -> None:
+def test_a_request_has_one_queue_position_however_many_processes_repeat_it(gates: Gates) -> None:
     """As replicas of a service do, each of which knows that others wait for the resource."""
     first, second = gates.open(), gates.open()
     held = first.locks.acquire("a", R, "write")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate import Gate, LockLost
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.database.sql_text import Statement
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import database, one_job
 from tests.contract.queue_steps import batch_with_jobs
@@ -34,7 +34,7 @@ def heard_of(gate: Gate, seconds_ago: float) -> None:
     by_hand(gate, text, value=str(int(row[0]) - int(seconds_ago * 1e6)))
 
 
-def test_what_an_outage_cut_short_runs_on(gate: Gate) -> None:
+def test_leases_are_extended_by_the_length_of_an_outage(gate: Gate) -> None:
     lock = gate.locks.acquire("a", "r", "write", lease=LEASE)
     ledger = one_job(gate)
     ledger.publish("raw", ["1"])
@@ -53,7 +53,7 @@ def test_what_an_outage_cut_short_runs_on(gate: Gate) -> None:
     assert gate.queue.renew(job) > 0
 
 
-def test_what_had_run_out_before_stays_so_and_nothing_is_longer_than_its_lease(gate: Gate) -> None:
+def test_leases_that_expired_before_the_outage_stay_expired_and_none_is_extended_beyond_its_length(gate: Gate) -> None:
     dead = gate.locks.acquire("dead", "r1", "write", lease=LEASE)
     heard_of(gate, OUTAGE)
     go_back(gate, OUTAGE + LEASE + 1)
@@ -68,7 +68,7 @@ def test_what_had_run_out_before_stays_so_and_nothing_is_longer_than_its_lease(g
     assert gate.locks.get(forever.id).expires_in is None
 
 
-def test_a_service_that_was_not_away_moves_nothing(gate: Gate) -> None:
+def test_a_service_that_was_not_down_extends_no_lease(gate: Gate) -> None:
     by_hand(gate, "delete from hg_meta where name = 'service_alive'")  # A store on which no service ever was.
     assert outages(gate).bridge() == 0
     lock = gate.locks.acquire("a", "r", "write", lease=LEASE)

@@ -1,7 +1,7 @@
-"""Who may act on what another principal holds: nobody but its owner, `local`, and whoever overrides it with a reason.
+"""Who may act on what another principal holds: nobody but its owner, `local`, and an override with a reason.
 
 Each test goes through all acts of a noun, on every store and over HTTP: refused for a stranger (and nothing changes),
-done for whoever overrides, done for the owner.
+done for anyone who overrides, done for the owner.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ import pytest
 import headgate
 from headgate import ClaimLost, Gate, ItemLost, Lock, LockRefused, NotOwner
 from headgate.calls.actor import acting
+from headgate.core.access.owners import Actor
 from headgate.core.filters import LockFilter
-from headgate.core.locks import Request
-from headgate.core.owners import Actor
-from headgate.service.ledger import Ledger
-from headgate.service.queue import Queue
-from headgate.stores.base import LockStore
+from headgate.core.locks.model import Request
+from headgate.service.ledger.use_cases import Ledger
+from headgate.service.queue.use_cases import Queue
+from headgate.stores.ports.locks import LockStore
 from tests.contract import ledger_steps, queue_steps
 from tests.contract.over_http import BEHIND, HTTP, LEDGER_STORES, port_of
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, Gates, request_for
@@ -88,7 +88,7 @@ def test_nobody_but_the_owner_acts_on_a_lock(people: People) -> None:
             with people.as_bob() as gate:
                 with pytest.raises(NotOwner) as refused:
                     do(port_of(gate), lock)
-                with pytest.raises(NotOwner):  # The right token is not told to strangers, either.
+                with pytest.raises(NotOwner):  # The right token is not shown to strangers, either.
                     port_of(gate).release(lock.id, lock.token + 1)
             assert (refused.value.owner, refused.value.principal) == (ANN, BOB)
             with people.acts(who, override) as gate:
@@ -130,12 +130,12 @@ def test_a_lock_that_was_handed_over_is_the_new_owners(people: People) -> None:
     with people.as_bob() as gate:
         (seen,) = port_of(gate).list(LockFilter(resource="file:/given"))
         assert (seen.token > lock.token, seen.principal) == (True, BOB)
-        assert handed.token in (0, seen.token)  # A service tells it to the new owner alone.
+        assert handed.token in (0, seen.token)  # A service shows it to the new owner only.
         port_of(gate).release(seen.id, seen.token)
 
 
 def test_a_waiter_is_handed_its_own_lock(people: People) -> None:
-    """Whoever frees the resource, the grant is the waiter's."""
+    """No matter who frees the resource, the grant is the waiter's."""
     wants = ("file:/waited", EXCLUSIVE)
     with people.as_ann() as gate:
         (lock,) = port_of(gate).acquire(asked(wants))
@@ -189,7 +189,7 @@ def test_nobody_but_the_owner_reports_on_a_claim(people: People, gate: Gate) -> 
 
 @pytest.mark.parametrize("kind", LEDGER_STORES)
 def test_a_claim_that_somebody_else_has_by_now_is_lost(people: People, gate: Gate) -> None:
-    """A worker whose lease ran out hears that, and not that the chunk was never its own."""
+    """A worker whose lease expired hears that, and not that the chunk was never its own."""
     ledger_steps.one_job(gate)
     gate.ledger.publish("raw", "1")
     with people.as_ann() as anns:
@@ -211,7 +211,7 @@ def test_a_claim_that_somebody_else_has_by_now_is_lost(people: People, gate: Gat
 ITEM_ACTS: dict[str, Callable[[Queue, headgate.IngestJob], object]] = {
     "renew": lambda queue, job: queue.renew(job),
     "change": lambda queue, job: queue.change(job, space_needed=1),
-    "give back": lambda queue, job: queue.give_back(job, "not now"),
+    "give_back": lambda queue, job: queue.give_back(job, "not now"),
     "accept": lambda queue, job: queue.fire(job, "accept"),
 }
 
@@ -237,7 +237,7 @@ def test_nobody_but_the_owner_works_on_an_item(people: People, gate: Gate) -> No
                 told = gate.history(item=job.id, event="accept")[0]
                 assert (told.principal, told.client) == (who, "w")
                 assert REASON in told.reason or not override
-            if act == "give back":
+            if act == "give_back":
                 again = gate.queue.acquire_job("pending", lease=LONG)
                 assert again
                 gate.queue.fire(again, "accept")

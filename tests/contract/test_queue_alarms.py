@@ -10,9 +10,9 @@ from headgate import Gate, Refused, UnknownName
 from headgate.core.alarms import Alarm
 from headgate.core.daemons import Daemon
 from headgate.core.errors import Invalid, QueueRefused
-from headgate.core.queue import is_batch
-from headgate.service import alarms as gathering
-from headgate.service.clock import wall
+from headgate.core.queue.model import is_batch
+from headgate.service.leases.clock import wall
+from headgate.service.overview import alarms as gathering
 from tests.contract.queue_steps import PROFILE, WHY, batch_in, batch_with_jobs, job_in, new_batch, rows_for, taken_batch
 from tests.waiting import until
 
@@ -56,7 +56,7 @@ def test_a_daemon_signs_on_renews_and_signs_off(gate: Gate) -> None:
         presence.sign_on(Daemon("x", "y", ("z",), 0))
 
 
-def test_what_no_consumer_could_take_is_stuck(gate: Gate, profiles: Path) -> None:
+def test_an_item_that_no_consumer_can_take_raises_an_alarm(gate: Gate, profiles: Path) -> None:
     queue = gate.queue
     assert gate.alarms() == []
     batch = new_batch(queue)
@@ -102,7 +102,7 @@ def test_a_batch_that_nobody_has_to_take_is_not_stuck(gate: Gate) -> None:
     assert gate.alarms_of(failed) == gate.alarms_of(processing) == []
 
 
-def test_who_asks_for_work_counts_as_a_consumer(gate: Gate, profiles: Path) -> None:
+def test_a_worker_that_asks_for_work_counts_as_a_consumer(gate: Gate, profiles: Path) -> None:
     assert gate.queue.acquire_job("recording", worker="inventory service") is None
     assert gate.queue.acquire_batch("pending", worker="splitter") is None
     new_batch(gate.queue)
@@ -124,7 +124,7 @@ def test_a_batch_with_an_unknown_profile_is_stuck(gate: Gate, profiles: Path) ->
     assert gate.alarms() == []
 
 
-def test_what_waits_for_a_daemon_that_does_not_run_is_stuck(gate: Gate, profiles: Path) -> None:
+def test_work_for_a_daemon_that_does_not_run_raises_an_alarm(gate: Gate, profiles: Path) -> None:
     job = job_in(gate.queue, "failed")
     consumers = tuple(step for step in EVERY if step != "batch-watcher")
     gate.queue.presence.sign_on(Daemon("d", "d", consumers, 60))
@@ -136,7 +136,9 @@ def test_what_waits_for_a_daemon_that_does_not_run_is_stuck(gate: Gate, profiles
     assert gate.alarms() == []
 
 
-def test_what_waits_far_longer_than_usual_is_stuck(gate: Gate, profiles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_item_that_waits_far_longer_than_usual_raises_an_alarm(
+    gate: Gate, profiles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue = gate.queue
     job_in(queue, "estimating")
     batch_with_jobs(queue, 1)

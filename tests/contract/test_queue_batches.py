@@ -3,7 +3,7 @@
 import pytest
 
 from headgate import BadValue, Gate, ItemLost, QueueRefused, TransitionRefused, UnknownName
-from headgate.core.queue import Counts, Folder, NewJob, Report
+from headgate.core.queue.model import Folder, JobCounts, NewJob, Report
 from tests.contract.queue_steps import (
     PROFILE,
     WHY,
@@ -28,7 +28,7 @@ from tests.contract.queue_steps import (
 from tests.contract.steps import Gates
 
 
-def test_a_request_to_submit_that_is_repeated_gives_the_same_batch(gate: Gate) -> None:
+def test_a_repeated_submission_returns_the_same_batch(gate: Gate) -> None:
     one = gate.queue.submit(PROFILE, "ann", "https://example.org/x", request_id="first")
     assert gate.queue.submit(PROFILE, "ann", "https://example.org/x", request_id="first").id == one.id
     assert gate.queue.submit(PROFILE, "ann", "https://example.org/x", request_id="second").id != one.id
@@ -36,7 +36,7 @@ def test_a_request_to_submit_that_is_repeated_gives_the_same_batch(gate: Gate) -
     assert len(told(gate, one.id)) == 1
 
 
-def test_ids_have_ten_digits_and_are_never_given_again(gate: Gate) -> None:
+def test_ids_have_ten_digits_and_are_never_reused(gate: Gate) -> None:
     queue = gate.queue
     job = job_in(queue, "failed")
     assert (job.id[:3], len(job.id), job.batch[:3], len(job.batch)) == ("jid", 13, "bid", 13)
@@ -64,7 +64,7 @@ def test_jobs_are_made_in_order_and_in_portions(gate: Gate) -> None:
     jobs = queue.jobs(batch=batch.id)
     assert [job.configuration["payload_url"] for job in jobs] == [row["payload_url"] for row in rows_for(600)]
     assert len({job.id for job in jobs}) == 600
-    assert queue.batch(batch.id).jobs == Counts(600, 0, 0)
+    assert queue.batch(batch.id).jobs == JobCounts(600, 0, 0)
 
 
 def test_making_that_was_cut_off_is_taken_up_and_no_job_is_made_twice(gates: Gates) -> None:
@@ -144,7 +144,7 @@ def test_a_batch_is_reported_once_when_its_last_job_has_ended(gate: Gate) -> Non
     assert [entry.event for entry in told(gate, batch.id)] == ["submit", "start", "report", "finish"]
 
 
-def test_a_failed_batch_is_mended_and_reported_anew(gate: Gate) -> None:
+def test_a_failed_batch_is_resumed_and_reported_again(gate: Gate) -> None:
     queue = gate.queue
     job = job_in(queue, "failed", "processing")
     queue.report_finished()
@@ -153,11 +153,11 @@ def test_a_failed_batch_is_mended_and_reported_anew(gate: Gate) -> None:
     resumed = queue.job(job.id)
     assert (resumed.retry_count, resumed.last_successful, resumed.message) == (1, "processing", "the inventory is back")
     assert queue.batch(job.batch).state == "failed"
-    assert queue.batch(job.batch).jobs == Counts(1, 0, 0)
+    assert queue.batch(job.batch).jobs == JobCounts(1, 0, 0)
     with pytest.raises(QueueRefused):
         queue.update_report(job.batch, reason=WHY)
     advance(queue, resumed, "completed")
-    assert queue.report_finished() == [], "a person decides when to report anew"
+    assert queue.report_finished() == [], "a person decides when to report again"
     queue.update_report(job.batch, reason=WHY)
     taken = taken_batch(queue, "update-reporting")
     assert queue.fire(taken, "finish", report=Report((), (job.id,))).state == "completed"
@@ -169,7 +169,7 @@ def test_a_deleted_job_leaves_no_trace_but_its_history(gate: Gate) -> None:
     queue.delete(job.id, reason="a duplicate", by="ann")
     assert not is_there(queue, job.id)
     assert queue.jobs() == []
-    assert queue.batch(job.batch).jobs == Counts(0, 0, 0)
+    assert queue.batch(job.batch).jobs == JobCounts(0, 0, 0)
     assert queue.batch(job.batch).made == 1
     last = told(gate, job.id)[-1]
     assert (last.event, last.client, last.reason) == ("delete", "ann", "a duplicate")
@@ -210,7 +210,7 @@ def test_a_cleaned_job_is_kept_for_the_report(gate: Gate) -> None:
     queue = gate.queue
     job = job_in(queue, "cleaned")
     assert queue.job_ids(job.batch, Folder.COMPLETED) == [job.id]
-    assert queue.batch(job.batch).jobs == Counts(0, 0, 1)
+    assert queue.batch(job.batch).jobs == JobCounts(0, 0, 1)
     with pytest.raises(QueueRefused):
         queue.set_priority(job.id, 1, reason=WHY)
     assert queue.report_finished() == [job.batch]

@@ -1,4 +1,4 @@
-"""Owners that die, on every store: counted in each state, held when there are too many, and begun anew by a release."""
+"""Workers that crash, on every store: counted in each state, held after too many, reset by a release."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from headgate import Gate, ItemLost
-from headgate.core.machine import Machine
-from headgate.core.queue import Folder, Item, is_batch, work_states
-from headgate.core.states import BATCH, INGEST_JOB
-from headgate.service.queue import Queue
+from headgate.core.queue.model import Folder, Item, is_batch, work_states
+from headgate.core.tables.machine import Machine
+from headgate.core.tables.states import BATCH, INGEST_JOB
+from headgate.service.queue.use_cases import Queue
 from tests.contract.queue_steps import (
     STEPS,
     WHO,
@@ -112,8 +112,8 @@ def test_a_batch_that_kills_its_workers_is_held(
     assert gate.queue.faults() == []
 
 
-def test_after_three_deaths_whoever_looks_for_work_gets_the_next_job(gate: Gate) -> None:
-    """Nobody but consumers notices. The count stays when a job is given back, and begins anew when it moves."""
+def test_after_three_crashes_consumers_get_the_next_job(gate: Gate) -> None:
+    """Only consumers notice. The count stays when a job returns to the queue, and restarts when its state changes."""
     queue = gate.queue
     batch_with_jobs(queue)
     (bad,) = queue.jobs()
@@ -137,7 +137,7 @@ def test_after_three_deaths_whoever_looks_for_work_gets_the_next_job(gate: Gate)
     assert gate.queue.faults() == []
 
 
-def test_without_a_limit_it_is_tried_for_ever(gate: Gate) -> None:
+def test_without_a_limit_it_is_retried_forever(gate: Gate) -> None:
     queue = gate.queue
     batch_with_jobs(queue, max_crashes=0)
     (job,) = queue.jobs()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from headgate import BadValue, Gate, HeadgateError, QueueRefused, UnknownName
-from headgate.core.queue import ALL, Taken
-from headgate.service.queue import Queue
+from headgate.core.queue.model import ALL, Taken
+from headgate.service.queue.use_cases import Queue
 from tests.contract.queue_steps import (
     PROFILE,
     WHY,
@@ -35,7 +35,7 @@ def test_the_smallest_priority_goes_first_then_the_oldest(gate: Gate) -> None:
     assert [job.id for job in taken[1:3]] == sorted(job.id for job in taken[1:3])
 
 
-def test_another_priority_is_another_place_in_the_order(gate: Gate) -> None:
+def test_changing_the_priority_changes_the_queue_position(gate: Gate) -> None:
     queue = gate.queue
     batch_with_jobs(queue, 3)
     jobs = [job.id for job in queue.jobs()]
@@ -44,7 +44,7 @@ def test_another_priority_is_another_place_in_the_order(gate: Gate) -> None:
     assert first.id == jobs[2]
     assert queue.set_priority(first.id, 9, reason="not so urgent").priority == 9
     moved = as_job(queue.fire(first, "accept"))
-    assert (moved.priority, moved.state) == (9, "estimating"), "whoever has it goes on"
+    assert (moved.priority, moved.state) == (9, "estimating"), "its owner continues"
     assert [taken_job(queue).id for _ in range(2)] == jobs[:2]
     entry = told(gate, first.id)[1]
     assert (entry.event, entry.client) == ("set-priority", "ann")
@@ -52,7 +52,7 @@ def test_another_priority_is_another_place_in_the_order(gate: Gate) -> None:
     assert queue.faults() == []
 
 
-def test_a_priority_out_of_range_is_refused_and_not_bent(gate: Gate) -> None:
+def test_a_priority_out_of_range_is_refused_and_not_clamped(gate: Gate) -> None:
     queue = gate.queue
     job = job_in(queue, "pending")
     taken = taken_job(queue)
@@ -88,7 +88,7 @@ def test_a_hold_says_who_why_and_since(gate: Gate) -> None:
     ]  # fmt: skip
 
 
-def test_what_is_held_stays_held_until_it_is_released(gate: Gate) -> None:
+def test_held_items_stay_held_until_they_are_released(gate: Gate) -> None:
     queue = gate.queue
     job = job_in(queue, "held")
     batch = batch_in(queue, "held")
@@ -112,7 +112,7 @@ def test_the_hold_of_one_collection_is_not_that_of_another(gate: Gate) -> None:
     assert queue.release(job.id).state == "pending"
 
 
-def test_a_pause_stops_what_begins_and_lets_end_what_runs(gate: Gate) -> None:
+def test_a_pause_stops_new_work_and_lets_running_work_finish(gate: Gate) -> None:
     queue = gate.queue
     batch_with_jobs(queue, 2)
     new_batch(queue)
@@ -132,7 +132,7 @@ def test_a_pause_stops_what_begins_and_lets_end_what_runs(gate: Gate) -> None:
 # ---------------------------------------------------------------- lists
 
 
-def test_lists_by_what_is_asked_and_page_by_page(gate: Gate) -> None:
+def test_lists_can_be_filtered_and_paged(gate: Gate) -> None:
     queue = gate.queue
     batches = [batch_with_jobs(queue, 2, profile=f"profile {number}") for number in range(3)]
     new_batch(queue)
@@ -163,7 +163,7 @@ def test_reading_writes_nothing(gate: Gate) -> None:
     assert everything(gate) == first
 
 
-def test_the_history_can_be_paged_and_asked_by_event(gate: Gate) -> None:
+def test_the_history_can_be_paged_and_filtered_by_event(gate: Gate) -> None:
     queue = gate.queue
     job = job_in(queue, "failed", "downloading")
     everything_told = gate.history(item=job.batch)
@@ -212,7 +212,7 @@ UNKNOWN: dict[str, Callable[[Queue], object]] = {
 
 
 @pytest.mark.parametrize(("cases", "error"), [(BAD, BadValue), (UNKNOWN, UnknownName)], ids=["bad", "unknown"])
-def test_what_cannot_be_is_refused(gate: Gate, cases: dict[str, Any], error: type[HeadgateError]) -> None:
+def test_impossible_requests_are_refused(gate: Gate, cases: dict[str, Any], error: type[HeadgateError]) -> None:
     job_in(gate.queue, "pending")
     before = everything(gate)
     for what, act in cases.items():

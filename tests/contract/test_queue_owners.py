@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from headgate import Gate, ItemLost, QueueRefused
-from headgate.core.queue import Identifiers, Place, Taken
-from headgate.core.states import INGEST_JOB
-from headgate.service.queue import Queue
+from headgate.core.queue.model import Identifiers, Place, Taken
+from headgate.core.tables.states import INGEST_JOB
+from headgate.service.queue.use_cases import Queue
 from tests.contract.queue_steps import (
     STEPS,
     WHY,
@@ -28,7 +28,7 @@ from tests.waiting import until
 OWNERS_ACTS: dict[str, Callable[[Queue, Taken], object]] = {
     "fire": lambda queue, taken: queue.fire(taken, "accept", "mine"),
     "renew": lambda queue, taken: queue.renew(taken),
-    "give back": lambda queue, taken: queue.give_back(taken, "mine"),
+    "give_back": lambda queue, taken: queue.give_back(taken, "mine"),
     "change": lambda queue, taken: queue.change(taken, space_needed=1),
 }
 
@@ -62,7 +62,7 @@ def test_only_the_newest_owner_can_do_anything(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("act", OWNERS_ACTS)
-def test_what_nobody_took_is_nobodys(gate: Gate, act: str) -> None:
+def test_an_item_that_nobody_took_has_no_owner(gate: Gate, act: str) -> None:
     queue = gate.queue
     with pytest.raises(ItemLost):
         OWNERS_ACTS[act](queue, Taken("jid0000000999", 1, "pending"))
@@ -80,10 +80,10 @@ def test_a_taken_item_is_not_taken_again(gate: Gate) -> None:
     assert queue.acquire_batch("pending") is None
     shown = queue.job(first.id)
     assert (shown.worker, shown.lease) == (first.worker, LONG)
-    assert everything(gate).history[0].event == "submit", "taking is not told: nothing moved"
+    assert everything(gate).history[0].event == "submit", "taking is not recorded: no state changed"
 
 
-def test_a_request_that_is_repeated_gives_the_same_item(gate: Gate) -> None:
+def test_a_repeated_request_returns_the_same_item(gate: Gate) -> None:
     queue = gate.queue
     batch_with_jobs(queue, 2)
     first = queue.acquire_job("pending", lease=LONG, request_id="one")
@@ -102,7 +102,7 @@ def test_a_request_that_is_repeated_gives_the_same_item(gate: Gate) -> None:
     assert (repeated.id, repeated.token) == (batch.id, batch.token)
 
 
-def test_what_a_dead_consumer_had_is_taken_again_in_the_same_state(gates: Gates) -> None:
+def test_an_item_of_a_dead_consumer_is_taken_again_in_the_same_state(gates: Gates) -> None:
     """A job in each state, all with one consumer that dies."""
     gate, doomed = gates.open(), gates.open()
     batch_with_jobs(gate.queue, len(STEPS))
@@ -126,7 +126,7 @@ def refused_events(gate: Gate, taken: Taken) -> None:
     assert everything(gate) == before
 
 
-def test_a_dead_owner_of_a_batch_is_followed_by_another(gates: Gates) -> None:
+def test_a_batch_of_a_dead_owner_is_taken_by_another(gates: Gates) -> None:
     gate, doomed = gates.open(), gates.open()
     new_batch(gate.queue)
     dead = doomed.queue.acquire_batch("pending", lease=SHORT)
@@ -140,7 +140,7 @@ def test_a_dead_owner_of_a_batch_is_followed_by_another(gates: Gates) -> None:
         gate.queue.create_jobs(refused_batch, [{"payload_url": "https://example.org/1"}])
 
 
-def test_an_owner_writes_down_and_keeps_the_item(gate: Gate) -> None:
+def test_an_owner_records_changes_and_keeps_the_item(gate: Gate) -> None:
     queue = gate.queue
     job_in(queue, "estimating")
     job = taken_job(queue, "estimating")
@@ -158,7 +158,7 @@ def test_an_owner_writes_down_and_keeps_the_item(gate: Gate) -> None:
     assert queue.job(job.id) == moved
 
 
-def test_a_priority_that_changes_with_a_move_moves_in_the_order(gate: Gate) -> None:
+def test_a_priority_set_with_a_state_change_reorders_the_queue(gate: Gate) -> None:
     queue = gate.queue
     batch_with_jobs(queue, 3)
     for _ in range(3):
@@ -186,7 +186,7 @@ def test_a_round_looks_at_every_job_once(gate: Gate) -> None:
     assert queue.acquire_job("provisioning", after=beyond) is None
 
 
-def test_an_operator_waits_for_what_is_taken(gates: Gates) -> None:
+def test_a_batch_with_a_taken_job_cannot_be_deleted(gates: Gates) -> None:
     """A batch is not deleted from under a consumer."""
     gate = gates.open()
     job = job_in(gate.queue, "failed", "provisioning")
@@ -201,7 +201,7 @@ def test_an_operator_waits_for_what_is_taken(gates: Gates) -> None:
     assert gate.queue.jobs() == []
 
 
-def test_whoever_has_no_work_is_woken_when_there_is_some(gates: Gates) -> None:
+def test_an_idle_consumer_is_woken_when_there_is_work(gates: Gates) -> None:
     gate, other = gates.open(), gates.open()
     batch = new_batch(gate.queue)
     other.queue.await_work(["pending"], [], 20)
@@ -212,8 +212,8 @@ def test_whoever_has_no_work_is_woken_when_there_is_some(gates: Gates) -> None:
     assert taken_job(other.queue).batch != batch.id
 
 
-def test_of_many_without_work_each_is_woken_for_its_own(gates: Gates) -> None:
-    """Whoever leaves first may have been the one who looked for the others."""
+def test_each_of_many_idle_consumers_is_woken_for_its_own_state(gates: Gates) -> None:
+    """The first to leave may have been the one that polled for the others."""
     gate, other = gates.open(), gates.open()
     batches = in_thread(lambda: other.queue.await_work(["pending"], [], 60))
     jobs = [in_thread(lambda: other.queue.await_work([], ["pending"], 60)) for _ in range(3)]
@@ -239,7 +239,7 @@ def test_there_is_nothing_to_do_while_the_queue_is_paused(gates: Gates) -> None:
     assert taken_job(gate.queue).worker
 
 
-def test_the_dead_are_freed_for_all_to_see(gates: Gates) -> None:
+def test_items_of_dead_owners_are_freed(gates: Gates) -> None:
     gate, doomed = gates.open(), gates.open()
     job = job_in(gate.queue, "pending")
     dead = doomed.queue.acquire_job("pending", lease=SHORT)
@@ -265,7 +265,7 @@ def test_a_batch_can_be_taken_behind_another_one(gate: Gate) -> None:
     assert found.id == first
 
 
-def test_jobs_that_somebody_has_are_listed_by_themselves(gate: Gate) -> None:
+def test_taken_jobs_can_be_listed_separately(gate: Gate) -> None:
     batch_with_jobs(gate.queue, 2)
     job = taken_job(gate.queue)
     assert [each.id for each in gate.queue.jobs(taken=True)] == [job.id]

@@ -1,4 +1,4 @@
-"""The queue's tables: guarded by the database, read by index, mended by the doctor."""
+"""The queue's tables: guarded by the database, read by index, repaired by the doctor."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +8,10 @@ import pytest
 import headgate
 from headgate import Gate
 from headgate.core.faults import Fault
-from headgate.core.queue import Counts
-from headgate.stores.sql import queue_statements as sql
-from headgate.stores.sql.engine import Transaction
-from headgate.stores.sql.statement import Statement
+from headgate.core.queue.model import JobCounts
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.database.transaction import Transaction
+from headgate.stores.sql.queue import statements as sql
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import database
 from tests.contract.queue_steps import (
@@ -80,11 +80,11 @@ FAULTS: dict[str, Callable[[Gate], tuple[str, str]]] = {
 
 @on_sql
 @pytest.mark.parametrize("what", FAULTS)
-def test_a_fault_is_found_explained_and_mended(gate: Gate, what: str) -> None:
+def test_a_fault_is_found_explained_and_repaired(gate: Gate, what: str) -> None:
     kind, item = FAULTS[what](gate)
     before = everything(gate)
     found = gate.queue.faults()
-    assert everything(gate) == before, "looking mends nothing"
+    assert everything(gate) == before, "looking repairs nothing"
     assert [(fault.kind, fault.item) for fault in found] == [(kind, item)]
     assert found[0].what
     assert found[0].repair
@@ -101,7 +101,7 @@ def test_a_batch_that_could_never_finish_finishes(gate: Gate) -> None:
     assert gate.queue.report_finished() == []
     assert gate.queue.repair(gate.queue.faults()[0])
     assert len(gate.queue.report_finished()) == 1
-    assert as_batch(gate.queue.fire(taken_batch(gate.queue, "reporting"), "finish")).jobs == Counts(0, 0, 1)
+    assert as_batch(gate.queue.fire(taken_batch(gate.queue, "reporting"), "finish")).jobs == JobCounts(0, 0, 1)
 
 
 @on_sql
@@ -147,7 +147,7 @@ def test_a_state_that_the_table_does_not_know_is_shown_and_harms_nobody(gate: Ga
 
 
 @on_sql
-def test_a_fault_that_nobody_knows_is_not_mended(gate: Gate) -> None:
+def test_an_unknown_fault_is_not_repaired(gate: Gate) -> None:
     batch = batch_in(gate.queue, "pending")
     assert not gate.queue.repair(Fault("lunch", batch.id, "?", "eat"))
     assert [entry.event for entry in told(gate, batch.id)] == ["submit"]
@@ -216,7 +216,7 @@ def plan_of(gate: Gate, kind: str, text: str, params: Any) -> str:
 
 
 def test_leases_of_the_queue_are_known_to_the_clock_of_a_file(tmp_path: Any) -> None:
-    """A clock that is made anew after a start of the machine begins after every lease."""
+    """A clock that is created again after a reboot begins after every lease."""
     with headgate.connect(f"sqlite:///{tmp_path / 'a.db'}") as gate:
         job_in(gate.queue, "pending")
         taken = taken_job(gate.queue)

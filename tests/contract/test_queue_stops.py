@@ -5,8 +5,8 @@ import threading
 from headgate import Gate
 from headgate.daemons.lanes import Lane
 from headgate.daemons.reporting import Reporter
-from headgate.service.clock import steady
-from headgate.service.outcomes import Done, Failed, Outcome
+from headgate.service.leases.clock import steady
+from headgate.service.queue.outcomes import Done, Failed, Outcome
 from tests.contract.queue_steps import job_in, taken_job, told
 
 

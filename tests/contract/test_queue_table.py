@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from headgate import Batch, Gate, IngestJob, ItemLost, QueueRefused, TransitionRefused, UnknownName
-from headgate.core.machine import Also, By, Machine, Transition
-from headgate.core.queue import Folder, Item, Taken, folder_of, forward_event, work_states
-from headgate.core.states import BATCH, INGEST_JOB
+from headgate.core.queue.model import Folder, Item, Taken, folder_of, forward_event, work_states
+from headgate.core.tables.machine import Also, By, Machine, Transition
+from headgate.core.tables.states import BATCH, INGEST_JOB
 from tests.contract.queue_steps import (
     FOLDERS,
     PROFILE,
@@ -132,10 +132,10 @@ def check_history(old: Item, row: Transition, before: Everything, after: Everyth
     if row.by is not By.OWNER:
         assert entry.client == WHO
     else:
-        assert entry.client, "whoever had it"
+        assert entry.client, "its former owner"
 
 
-def test_the_rows_of_the_new(gate: Gate, record_property: Callable[[str, Any], None]) -> None:
+def test_the_rows_for_new_items(gate: Gate, record_property: Callable[[str, Any], None]) -> None:
     batch = gate.queue.submit(PROFILE, "ann", "https://example.org/x", erc_who="A. Author")
     assert (batch.state, batch.made, batch.jobs.processing, batch.submission.metadata) == (
         "pending", 0, 0, {"erc_who": "A. Author"},
@@ -163,7 +163,7 @@ def test_the_rows_of_the_new(gate: Gate, record_property: Callable[[str, Any], N
 
 
 def test_a_status_says_why_though_nobody_gave_a_reason(gate: Gate) -> None:
-    """What the row means, where a message is missing; the history tells what was given, which is nothing."""
+    """What the row means, where a message is missing; the history records the given text, which is empty."""
     queue = gate.queue
     assert new_batch(queue).message == BATCH.find(BATCH.start, "submit")[0].meaning
     batch = taken_batch(queue)
@@ -210,7 +210,7 @@ def attempt(gate: Gate, item: Item, event: str, by: By) -> Item:
     return port(gate).act(item.id, event, by, WHY, WHO)
 
 
-def test_what_is_gone_has_no_events(gate: Gate) -> None:
+def test_a_deleted_item_accepts_no_events(gate: Gate) -> None:
     job = job_in(gate.queue, "held")
     gate.queue.delete(job.id, reason=WHY)
     batch = batch_in(gate.queue, "held")
@@ -292,7 +292,7 @@ def test_every_condition_of_the_tables_has_a_case() -> None:
 
 
 def test_an_old_owner_changes_nothing_in_any_state_that_the_job_goes_through(gate: Gate) -> None:
-    """At each step the job is taken, given back and taken again; all old owners fire all they could have fired."""
+    """At each step the job is taken, returned and taken again; all old owners fire all events that they could have."""
     queue = gate.queue
     batch = batch_with_jobs(queue)
     old: list[Taken] = []
@@ -343,7 +343,7 @@ def test_an_old_owner_of_a_batch_changes_nothing(gate: Gate, state: str) -> None
     assert everything(gate) == before
 
 
-def test_the_same_again_gives_the_same_answer_and_does_nothing_more(gate: Gate) -> None:
+def test_a_repeated_call_returns_the_same_answer_and_changes_nothing(gate: Gate) -> None:
     queue = gate.queue
     job = as_job(item_in(queue, INGEST_JOB, "pending"))
     for state in STEPS:
@@ -359,7 +359,7 @@ def test_the_same_again_gives_the_same_answer_and_does_nothing_more(gate: Gate) 
     assert queue.job(job.id).state == "completed"
 
 
-def test_the_same_again_for_a_batch(gate: Gate) -> None:
+def test_a_repeated_call_on_a_batch_changes_nothing(gate: Gate) -> None:
     queue = gate.queue
     batch = batch_in(queue, "reporting")
     taken = take(queue, batch)

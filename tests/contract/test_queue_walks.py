@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from headgate import Gate, HeadgateError, ItemLost, QueueRefused, TransitionRefused, UnknownName
-from headgate.core.machine import By, Machine
-from headgate.core.queue import ALL, Item, Taken, forward_event, is_batch, work_states
-from headgate.core.states import BATCH, INGEST_JOB
+from headgate.core.queue.model import ALL, Item, Taken, forward_event, is_batch, work_states
+from headgate.core.tables.machine import By, Machine
+from headgate.core.tables.states import BATCH, INGEST_JOB
 from tests.contract.queue_model import Model, Thing
 from tests.contract.queue_steps import WHO, WHY, as_taken, port
 from tests.contract.steps import Gates
@@ -68,7 +68,7 @@ class Walk:
         if paper := self.any_paper():
             number, taken = paper
             self.both(
-                f"give back {taken}",
+                f"give_back {taken}",
                 lambda: self.consumers[number].queue.give_back(taken),
                 lambda: self.model.give_back(taken),
             )

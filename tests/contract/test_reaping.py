@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from headgate import ClaimLost, Gate, Lock
-from headgate.core.lock_work import expire, queue_up
-from headgate.core.locks import Mode, Request, Want
-from headgate.stores.sql import expiring, reaping
-from headgate.stores.sql.engine import Transaction
-from headgate.stores.sql.lock_changes import carry_out
-from headgate.stores.sql.statement import Statement
+from headgate.core.locks.model import Mode, Request, Want
+from headgate.core.locks.work import expire, queue_up
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.database.transaction import Transaction
+from headgate.stores.sql.ledger import reaping
+from headgate.stores.sql.locks import expiring
+from headgate.stores.sql.locks.changes import carry_out
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import database, one_job
 from tests.contract.over_http import port_of
@@ -31,7 +32,7 @@ EXPIRE_CLAIMS = Statement(
     "update hg_chunk set lease_until = {now} - 1 where worker in (:workers*)",
 )
 FORGET_WAITERS = Statement("Nothing was heard of the waiters.", "update hg_ticket set alive_until = {now} - 1")
-RENEW = Statement("A lease begins anew.", "update hg_lock set lease_until = {now} + 60000000 where id = :id")
+RENEW = Statement("A lease starts again.", "update hg_lock set lease_until = {now} + 60000000 where id = :id")
 COUNT_PLACES = Statement(
     "How many wait, by each table.",
     "select sum(waiting), (select count(*) from hg_wait), (select count(*) from hg_ticket) from hg_resource",
@@ -61,7 +62,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def test_many_locks_end_in_bounded_steps_each_told_once(gate: Gate, steps: list[int]) -> None:
+def test_many_locks_end_in_bounded_steps_each_reported_once(gate: Gate, steps: list[int]) -> None:
     dead = hold_many(gate, "dead", 30)
     alive = gate.locks.acquire("alive", "s", "read", lease=60)
     gate.locks.acquire("dead", "s", "read", lease=60)
@@ -156,7 +157,7 @@ def test_a_waiter_that_died_leaves_two_queues_at_the_same_moment(gate: Gate) -> 
     def leave_x(tx: Transaction) -> None:
         carry_out(tx, "abcd", ["x"], expire)
         left_x.set()
-        looked_at_y.wait(0.5)  # Not for ever: the other one may have to wait for this one.
+        looked_at_y.wait(0.5)  # Not forever: the other one may have to wait for this one.
 
     def leave_y(tx: Transaction) -> None:
         carry_out(tx, "abcd", ["y"], expire)
@@ -170,7 +171,7 @@ def test_a_waiter_that_died_leaves_two_queues_at_the_same_moment(gate: Gate) -> 
 
 
 def test_a_lock_that_is_renewed_at_this_moment_stays(gate: Gate, kind: str) -> None:
-    """The reaper saw it expire, and does not wait for whoever has its row."""
+    """The reaper saw it expire, and does not wait for the transaction that has its row."""
     if kind == "sqlite":
         return  # It has one writer at a time.
     lock = gate.locks.acquire("a", "r", "write", lease=60)
@@ -198,7 +199,7 @@ def expire_claims(gate: Gate, *workers: str) -> None:
     database(gate).write(lambda tx: tx.run(EXPIRE_CLAIMS, workers=list(workers)))
 
 
-def test_many_claims_end_in_bounded_steps_each_told_once(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_claims_end_in_bounded_steps_each_reported_once(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     real = reaping._reap
 

@@ -10,11 +10,11 @@ import pytest
 
 import headgate
 from headgate.migrating import migrate
-from headgate.stores.sql import opening
+from headgate.stores.sql import schema_versions
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.engine import Database
-from headgate.stores.sql.migrations import runner
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.migrations import upgrade as runner
 
 NEXT = """
 import sqlalchemy as sa
@@ -38,9 +38,9 @@ def older(sql_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         gate.locks.acquire("ann", "file:/x", "write")
         gate.locks.register_client("ann")
     migrations = tmp_path / "migrations"
-    shutil.copytree(opening.MIGRATIONS, migrations)
+    shutil.copytree(schema_versions.MIGRATIONS, migrations)
     (migrations / "versions" / "2027_01_01_0002_next.py").write_text(NEXT, encoding="utf-8")
-    monkeypatch.setattr(opening, "MIGRATIONS", migrations)
+    monkeypatch.setattr(schema_versions, "MIGRATIONS", migrations)
     return sql_url
 
 

@@ -9,11 +9,11 @@ import pytest
 import headgate
 from headgate import BadValue, Gate, NotAllowed
 from headgate.moving import backing_up, restoring
-from headgate.service.sessions import MOST_OF_A_TOKEN
+from headgate.service.access.sessions import MOST_OF_A_TOKEN
 from headgate.settings import load
-from headgate.stores.sql.opening import read_facts
+from headgate.stores.sql.database.facts import read_facts
+from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.schema import metadata
-from headgate.stores.sql.statement import Statement
 from tests.contract.ledger_steps import database
 
 
@@ -103,7 +103,7 @@ def test_a_code_signs_in_once_and_not_for_long(sql_url: str) -> None:
             gate.sessions.new_code()
 
 
-def test_one_token_has_so_many_sessions(tmp_path: Path) -> None:
+def test_the_number_of_sessions_per_token_is_limited(tmp_path: Path) -> None:
     with headgate.connect(f"sqlite:///{tmp_path}/store.sqlite") as gate:
         token = gate.tokens.new("ann", ["read"]).token
         begun = [gate.sessions.sign_in(token) for _ in range(MOST_OF_A_TOKEN + 1)]

@@ -7,8 +7,8 @@ import pytest
 
 from headgate import Gate, LockRefused
 from headgate.core.faults import Fault, clock_fault
-from headgate.stores.sql.engine import Transaction
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.database.transaction import Transaction
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import database, next_id, one_job, status_of
 from tests.contract.queue_steps import WHO, batch_with_jobs, job_in, new_batch, taken_job
@@ -304,7 +304,7 @@ def test_a_healthy_store_with_something_of_everything_has_no_fault(gate: Gate) -
 
 
 @on_sql_and_http
-def test_what_is_repaired_works_again(gate: Gate) -> None:
+def test_a_repaired_store_works_again(gate: Gate) -> None:
     lost_candidate(gate)
     assert next_id(gate.ledger, "clean") == "2", "the damage is real"
     for fault in gate.faults():

@@ -110,7 +110,7 @@ def test_a_dropped_table_is_not_temporary(kind: str, gate: Gate) -> None:
 
 @pytest.fixture
 def not_root() -> Iterator[Path]:
-    """A folder that its user may look at; whoever runs the tests is not root meanwhile."""
+    """A folder that its user may look at; anyone who runs the tests is not root meanwhile."""
     folder = Path(tempfile.mkdtemp())
     yield folder
     os.seteuid(os.getuid())

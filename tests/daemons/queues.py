@@ -1,11 +1,11 @@
-"""A queue with something in it, and what became of it."""
+"""A queue with something in it, and what happened to it."""
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headgate import Gate, connect
-from headgate.core.queue import NewJob
+from headgate.core.queue.model import NewJob
 from tests.cli.commands import Headgate
 
 #: All that a job passes through, in order, each with a consumer of that name.
@@ -19,7 +19,7 @@ def opened(command: Headgate) -> Iterator[Gate]:
 
 
 def fill(gate: Gate, jobs: int = 1, profile: str = "demo") -> str:
-    """A batch with so many pending jobs. Gives its id."""
+    """A batch with so many pending jobs. Returns its id."""
     batch = gate.queue.submit(profile, "me", "http://example.org/payload")
     taken = gate.queue.acquire_batch("pending")
     assert taken is not None
@@ -51,7 +51,7 @@ def ended(gate: Gate) -> int:
 
 
 def moves(gate: Gate, item: str, event: str = "finish") -> list[tuple[str, str]]:
-    """What the history tells of an item's moves, oldest first."""
+    """What the history reports an item's moves, oldest first."""
     return [(each.before, each.after) for each in reversed(gate.history(item=item, event=event, limit=1000))]
 
 

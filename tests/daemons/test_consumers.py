@@ -23,7 +23,7 @@ def start(command: Headgate, *words: str, **more: str) -> "subprocess.Popen[byte
 
 
 def stop(process: "subprocess.Popen[bytes]", number: signal.Signals = signal.SIGTERM) -> list[dict[str, Any]]:
-    """End it in order. Gives what it told."""
+    """Stop it cleanly. Returns its log."""
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, b""), err.decode()
@@ -67,10 +67,10 @@ def test_a_batch_goes_all_the_way(headgate: Headgate, script: Script) -> None:
     assert not told(lines, "consumer.crash")
 
 
-def test_what_the_command_is_told(on_sqlite: Headgate, script: Script) -> None:
+def test_the_environment_of_a_command(on_sqlite: Headgate, script: Script) -> None:
     seen = script(
         "seen",
-        'echo "$HEADGATE_ITEM $HEADGATE_STATE $HEADGATE_TOKEN" >>told; stat -c %a "$HEADGATE_ITEM_FILE" >>told;'
+        'echo "$HEADGATE_ITEM $HEADGATE_STATE $HEADGATE_TOKEN" >>passed; stat -c %a "$HEADGATE_ITEM_FILE" >>passed;'
         'cat "$HEADGATE_ITEM_FILE" >item.json; echo "$HEADGATE_ITEM_FILE" >path; env >env',
     )
     with opened(on_sqlite) as gate:
@@ -79,7 +79,7 @@ def test_what_the_command_is_told(on_sqlite: Headgate, script: Script) -> None:
         process = start(on_sqlite, "--exec", f"job-pending={seen}", **given)
         until(lambda: state_of(gate) == "estimating", "the job to go on")
         stop(process)
-        name, mode = (on_sqlite.folder / "told").read_text().splitlines()
+        name, mode = (on_sqlite.folder / "passed").read_text().splitlines()
         item = json.loads((on_sqlite.folder / "item.json").read_text())
     assert name == f"{JOB} pending {item['token']}"
     got = dict(line.split("=", 1) for line in (on_sqlite.folder / "env").read_text().splitlines())
@@ -119,7 +119,7 @@ def test_a_failure_is_what_the_table_says(
 
 def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log(on_sqlite: Headgate) -> None:
     (on_sqlite.folder / "mine.py").write_text(
-        "from headgate.service.outcomes import Done\n"
+        "from headgate import Done\n"
         "def crash(item, hold):\n    raise ValueError('no such thing')\n"
         "def nothing(item, hold):\n    pass\n"
         "def leave(item, hold):\n    raise SystemExit(3)\n"
@@ -165,7 +165,7 @@ def test_provisioning_looks_at_all_and_lets_the_small_pass(on_sqlite: Headgate, 
 def test_a_batch_whose_handler_crashes_keeps_nobody_waiting_and_is_in_no_hurry(on_sqlite: Headgate) -> None:
     """Batches have no fail row: it is looked at again after a growing pause, and those behind it go on."""
     (on_sqlite.folder / "mine.py").write_text(
-        "from headgate.service.outcomes import Done\n"
+        "from headgate import Done\n"
         "def split(item, hold):\n"
         "    open('looks', 'a').write(item.id + '\\n')\n"
         "    if item.id.endswith('1'):\n"
@@ -202,7 +202,7 @@ def test_pending_items_of_a_held_collection_are_held_before_anybody_looks_into_t
         assert gate.queue.batch(batch).state == "held"
 
 
-def test_a_paused_queue_gives_nothing_out_and_what_runs_ends(headgate: Headgate, script: Script) -> None:
+def test_a_paused_queue_hands_out_nothing_and_running_work_finishes(headgate: Headgate, script: Script) -> None:
     with opened(headgate) as gate:
         fill(gate, jobs=2)
         slow = script("slow", "echo $$ >pid; until test -e go; do sleep 0.05; done")

@@ -12,7 +12,7 @@ from tests.waiting import until
 
 KILLER = """
 import os, pathlib, signal
-from headgate.service.outcomes import Done
+from headgate.service.queue.outcomes import Done
 
 def work(item, hold):
     if item.id in pathlib.Path("deadly").read_text():
@@ -26,7 +26,7 @@ WORDS = (
 
 
 @pytest.mark.parametrize("headgate", ["sqlite", "zookeeper"], indirect=True)
-def test_after_three_deaths_the_job_is_held_and_the_others_go_on(headgate: Headgate) -> None:
+def test_after_three_crashes_the_job_is_held_and_the_others_continue(headgate: Headgate) -> None:
     """A batch's manifest kills too."""
     (headgate.folder / "mine.py").write_text(KILLER)
     with opened(headgate) as gate:
@@ -45,14 +45,14 @@ def test_after_three_deaths_the_job_is_held_and_the_others_go_on(headgate: Headg
         assert [line.split(" ")[0] for line in gate.notices()] == [poison, bad]
         assert "3 (in processing)" in headgate("ingest", "job", bad).out
         assert f"note     {bad} is held: its worker crashed 3 times" in headgate("doctor").out
-        # A person lets it be tried again: it goes on where it was, and is counted anew.
+        # A person lets it be tried again: it goes on where it was, and is counted again.
         assert headgate("ingest", "release", bad, "--reason", "the limit was raised").code == 0
         again = gate.queue.job(bad)
         assert (again.state, again.crashes, again.former) == ("processing", 0, "")
 
 
 def kept_running(headgate: Headgate, gate: Gate, job: str, batch: str) -> None:
-    """A daemon that is started anew whenever it is dead, as a service manager would, until nothing kills it."""
+    """A daemon that is started again whenever it is dead, as a service manager would, until nothing kills it."""
     deaths, process = 0, start(headgate, *WORDS)
 
     def settled() -> bool:

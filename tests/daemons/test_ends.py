@@ -1,4 +1,4 @@
-"""How consumers end: asked to, killed, without a store; and what becomes of what they had."""
+"""How consumers end: asked to, killed, without a store; and what happens to what they had."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.fresh import fresh
 from tests.servers import PrivateServer
 from tests.waiting import until
 
-#: Runs until a file is there; tells its process id first.
+#: Runs until a file is there; prints its process id first.
 SLOW = "echo $$ >pid.$$; mv pid.$$ pid; until test -e go; do sleep 0.05; done"
 
 
@@ -35,7 +35,9 @@ def test_at_the_first_signal_what_runs_may_end(headgate: Headgate, script: Scrip
 
 
 @pytest.mark.parametrize("hurried", [False, True], ids=["grace over", "second signal"])
-def test_what_does_not_end_in_time_is_ended_and_handed_back(on_sqlite: Headgate, script: Script, hurried: bool) -> None:
+def test_work_that_does_not_finish_in_time_is_stopped_and_returned_to_the_queue(
+    on_sqlite: Headgate, script: Script, hurried: bool
+) -> None:
     """A command that ignores SIGTERM is killed; its job is nobody's, at the same state, at once."""
     with opened(on_sqlite) as gate:
         fill(gate)
@@ -90,7 +92,7 @@ def test_a_consumer_that_is_killed_takes_its_command_along_and_the_job_is_taken_
         assert moves(gate, JOB)[-1:] == [("processing", "recording")]
 
 
-def test_a_lost_lease_ends_the_command_and_its_report_is_refused(on_sqlite: Headgate, script: Script) -> None:
+def test_losing_the_lease_stops_the_command_and_its_report_is_refused(on_sqlite: Headgate, script: Script) -> None:
     """The consumer is stopped past its lease; the job runs elsewhere; the late one changes nothing."""
     with opened(on_sqlite) as gate:
         fill(gate)

@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 
 from headgate import Gate
-from headgate.core.credentials import CustodyChange
-from headgate.core.inventory import Kind, Message, Recording
-from headgate.core.wire import parse, plain
+from headgate.core.access.credentials import CustodyChange
+from headgate.core.inventory import Message, MessageKind, Recording
+from headgate.core.values.wire import parse, plain
 
 WHY = {"reason": "the disk was full"}
 RESOURCE, CLIENT = "mysql://db1/core", "copy-core"
@@ -55,7 +55,7 @@ class Tour:
         self._learn(client.headers["Authorization"])
 
     def ask(self, operation: str, body: Any = None, *, file: bytes = b"", status: int = 0, **names: Any) -> Any:
-        """`GET /locks`, with names in the path, `query` and `headers`. Gives the answer."""
+        """`GET /locks`, with names in the path, `query` and `headers`. Returns the answer."""
         method, path = operation.split()
         query, headers = names.pop("query", {}), names.pop("headers", {})
         sent: dict[str, Any] = {"content": file} if file else {} if body is None else {"json": body}
@@ -311,7 +311,7 @@ def _inventory(tour: Tour, gate: Gate) -> None:
     tour.ask("POST /objects/verify", {"ark": ARK}, status=404)
     tour.ask("POST /messages", {"item": "bid0000000001", "notice": "queued"})
     for number in (1, 2):
-        gate.inventory.post(Message(f"{jid}.callback-{number}", next(iter(Kind)), jid, "text"))
+        gate.inventory.post(Message(f"{jid}.callback-{number}", next(iter(MessageKind)), jid, "text"))
     both: list[dict[str, Any]] = [{"message": f"{jid}.callback-{number}"} for number in (1, 2)]
     one, two = both
     tour.ask("GET /messages", query={"item": jid, "limit": 1})

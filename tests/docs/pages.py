@@ -1,4 +1,4 @@
-"""A page of the docs: its blocks, and what each is for. CONTRIBUTING.md tells the convention."""
+"""A page of the docs: its blocks, and what each is for. CONTRIBUTING.md explains the convention."""
 
 import re
 from collections.abc import Iterator

@@ -17,10 +17,10 @@ from tests.docs.pages import Block, Step
 
 PATIENCE_SECONDS = 100.0
 POLL_SECONDS = 0.2
-#: Set it, and what a page shows wrongly is written anew: `make pages`.
+#: Set it, and what a page shows wrongly is written again: `make pages`.
 RENEWS = bool(os.environ.get("HEADGATE_RENEW_PAGES"))
 TOOLS = Path(__file__).parent / "bin"
-#: Whom the pages tell of: user, host and working folder of the examples.
+#: Whom the pages report: user, host and working folder of the examples.
 USER, HOST, FOLDER = "ann", "node1", "/home/ann/orders"
 
 #: How a command is run where the host has that name, so that columns of what is written down line up.

@@ -1,4 +1,4 @@
-"""The requests and answers in the reference of the API are those of a real service; `make pages` notes them anew."""
+"""The requests and answers in the reference of the API are those of a real service; `make pages` notes them again."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx2
 
 import headgate
+from headgate.http.api.description import openapi
 from headgate.http.app import API
-from headgate.http.description import openapi
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from headgate.http.service import Service
 from tests.docs.api_tour import PROFILE, Tour, travel
 from tests.docs.pages import ROOT

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import headgate
-from headgate.cli.definitions import read_pipeline
-from headgate.core import pipeline_keys
-from headgate.core.pipeline_keys import Key
-from headgate.ingest import manifest, payload_types
-from headgate.ingest.manifest import LAYOUTS, Layout
-from headgate.service.ledger import Ledger
-from headgate.service.queue_checks import METADATA, TYPES
+from headgate.cli.ledger.definitions import read_pipeline
+from headgate.core.ledger import pipeline_keys
+from headgate.core.ledger.pipeline_keys import Key
+from headgate.ingest.formats import manifest
+from headgate.ingest.formats.manifest import LAYOUTS, ManifestLayout
+from headgate.ingest.steps import new_jobs as payload_types
+from headgate.service.ledger.use_cases import Ledger
+from headgate.service.queue.checks import METADATA, TYPES
 from tests.docs.pages import ROOT
 from tools.format_pages import PIPELINE, example
 
@@ -48,7 +49,7 @@ def test_the_example_of_a_pipeline_file_has_every_key_and_is_accepted(tmp_path: 
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_the_example_of_each_kind_of_manifest_is_read_as_that_kind(layout: Layout) -> None:
+def test_the_example_of_each_kind_of_manifest_is_read_as_that_kind(layout: ManifestLayout) -> None:
     assert manifest.parse(example(layout), LAYOUTS).layout is layout
 
 

@@ -1,6 +1,5 @@
 """What the pages show is run, and what they point to is there."""
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -9,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.states import BATCH, INGEST_JOB
-from tests.conftest import SQL_STORES
 from tests.docs.pages import ROOT, all_pages, blocks_of, has_something_to_run
 from tests.docs.sessions import RENEWS, Visit, plain
 from tests.servers import free_port
@@ -51,7 +48,7 @@ def visit(request: pytest.FixtureRequest, page: Path, empty_store: Path, tmp_pat
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if has_something_to_run(page)], ids=name_of)
-def test_what_a_page_tells_to_type_does_what_it_shows(page: Path, visit: Visit) -> None:
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, visit: Visit) -> None:
     visit.run(blocks_of(page.read_text(encoding="utf-8")))
     if RENEWS:
         renew(page, visit)
@@ -106,11 +103,3 @@ def test_the_unit_that_a_page_shows_is_the_one_of_the_house() -> None:
     (shown,) = (block.content for block in page if block.name.endswith("headgate.service"))
     unit = (ROOT / "packaging/headgate.service").read_text(encoding="utf-8")
     assert shown.splitlines() == [line for line in unit.splitlines()[8:] if not line.startswith("#")]
-
-
-def test_every_row_of_the_queue_was_taken_by_the_contract_suite() -> None:
-    """As `make transitions` noted it: a row that is new, or that no test takes, is missing there."""
-    noted = json.loads((ROOT / "docs/reference/transitions.json").read_text(encoding="utf-8"))
-    for machine in (BATCH, INGEST_JOB):
-        taken = {row for row, stores in noted[machine.name].items() if set(stores) >= set(SQL_STORES)}
-        assert taken == {row.name for row in machine.rows}

@@ -17,8 +17,8 @@ import httpx2
 import pytest
 
 import headgate
-from headgate.cli.up import up
-from headgate.http.sign_ins import MOST_FAILED
+from headgate.cli.service.up import up
+from headgate.http.limits.sign_ins import MOST_FAILED
 from tests.cli.commands import PROGRAM
 from tests.docs.pages import ROOT, blocks_of
 from tests.servers import free_port

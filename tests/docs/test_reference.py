@@ -10,10 +10,10 @@ import headgate
 from headgate import settings
 from headgate.cli.tree import root
 from headgate.core import errors
-from headgate.core.states import MACHINES
+from headgate.core.tables.states import MACHINES
 from headgate.http import metrics
+from headgate.http.api.description import openapi
 from headgate.http.app import API
-from headgate.http.description import openapi
 from headgate.stores.sql import schema
 from tests.docs.pages import ROOT
 from tools.generate_docs import main
@@ -70,6 +70,12 @@ def test_every_route() -> None:
     routes = {f"{verb.upper()} {path}" for path, verbs in openapi(API)["paths"].items() for verb in verbs}
     assert len(routes) > 50
     assert routes <= first_cells("api")
+
+
+def test_the_openapi_describes_fields_by_their_comments() -> None:
+    change = openapi(API)["components"]["schemas"]["Change"]["properties"]
+    assert change["before"]["description"] == 'The status before; "absent" for no row.'  # Above the field.
+    assert change["job"]["description"] == "Name of the job."  # Beside it.
 
 
 def test_every_metric() -> None:

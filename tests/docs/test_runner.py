@@ -41,7 +41,7 @@ def session(*lines: str) -> str:
         (["$ pwd", "/home/ann/orders"], True),
     ],
 )
-def test_what_is_printed_is_compared_with_what_is_shown(lines: list[str], same: bool, visit: Visit) -> None:
+def test_printed_output_is_compared_with_the_page(lines: list[str], same: bool, visit: Visit) -> None:
     visit.run(blocks_of(session(*lines)))
     assert (not visit.differences) == same
 

@@ -13,7 +13,7 @@ from tests.conftest import STORES
 from tests.contract.conftest import prepared, store_url
 from tests.ensembl.original import utc
 
-#: Fixtures: stores that are emptied between tests and not made anew.
+#: Fixtures: stores that are emptied between tests and not made again.
 __all__ = ["prepared", "store_url"]
 
 URI = "mysql://host:3306/core_99"
@@ -51,11 +51,11 @@ def run_script(text: str) -> str:
     return done.stdout
 
 
-def test_the_seeds_example_runs(store_url: str) -> None:
+def test_the_example_in_the_original_readme_runs(store_url: str) -> None:
     assert run_script(EXAMPLE.format(url=store_url)) == ""
 
 
-def test_the_seeds_example_prints_what_others_hold(store_url: str) -> None:
+def test_the_original_example_prints_the_locks_of_others(store_url: str) -> None:
     with ResourceLocker(store_url) as locker:
         other = locker.lock("somebody", "uri://my_resource", "read")
         assert run_script(EXAMPLE.format(url=store_url)) == f"{other}\n"
@@ -93,7 +93,7 @@ def test_entities_print_readably() -> None:
     [("read", "read", True), ("read", "write", False), ("write", "read", False), ("write", "write", False)],
 )
 @pytest.mark.parametrize("client", ["other", "same"])
-def test_who_may_lock(store_url: str, held: str, wanted: str, granted: bool, client: str) -> None:
+def test_compatibility_of_lock_modes(store_url: str, held: str, wanted: str, granted: bool, client: str) -> None:
     """The same client is refused like any other: not re-entrant."""
     with ResourceLocker(store_url) as locker:
         first = locker.lock("same", URI, held)
@@ -172,7 +172,7 @@ def test_an_unknown_number_is_a_value_error(locker: ResourceLocker) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, True, 1.5, "", "17"])
-def test_what_is_no_id_is_a_value_error(locker: ResourceLocker, wrong: object) -> None:
+def test_a_malformed_id_is_a_value_error(locker: ResourceLocker, wrong: object) -> None:
     with pytest.raises(ValueError, match="lock"):
         locker.unlock(wrong)  # type: ignore[arg-type]
 
@@ -226,7 +226,7 @@ def test_resources_are_made_when_absent_and_deleted(locker: ResourceLocker) -> N
     assert [each.uri for each in locker.get_resources()] == ["c:1"]
 
 
-def test_what_is_in_use_cannot_be_deleted(locker: ResourceLocker) -> None:
+def test_clients_and_resources_in_use_cannot_be_deleted(locker: ResourceLocker) -> None:
     lock = locker.lock("loader", URI, "read")
     with pytest.raises(LockException, match="loader"):
         locker.delete_client(lock.client)
@@ -264,7 +264,7 @@ def test_a_url_of_no_known_kind_is_a_value_error() -> None:
         ResourceLocker("ldap://host/locks")
 
 
-def test_the_url_given_is_used_whatever_the_settings_say(
+def test_the_given_url_overrides_the_settings(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path_factory.mktemp("stores")
@@ -275,8 +275,8 @@ def test_the_url_given_is_used_whatever_the_settings_say(
     assert not (folder / "other.db").exists()
 
 
-def test_what_the_ledger_runs_is_listed_and_not_the_lockers_to_unlock(sql_url: str) -> None:
-    """A chunk that is worked on is a lock like any other to whoever looks; its end is its worker's."""
+def test_running_chunks_are_listed_and_cannot_be_unlocked(sql_url: str) -> None:
+    """A chunk that is worked on is a lock like any other to anyone who looks; its end is its worker's."""
     with headgate.connect(sql_url) as gate, ResourceLocker(sql_url) as locker:
         for name in ("raw", "tidy"):
             gate.ledger.define_dataset(name)

@@ -12,8 +12,9 @@ from sqlalchemy.sql.ddl import SchemaGenerator
 import headgate
 from headgate.ensembl import LockException, ResourceLocker
 from headgate.migrating import migrate
-from headgate.stores.sql import opening
-from headgate.stores.sql.migrations import ensembl, runner
+from headgate.stores.sql import schema_versions
+from headgate.stores.sql.migrations import ensembl
+from headgate.stores.sql.migrations import upgrade as runner
 from headgate.stores.sql.schema import metadata
 from tests.ensembl.original import Row, build, content, engine, originals, utc
 from tests.faults.conftest import processes, shared_zygote
@@ -21,7 +22,7 @@ from tests.faults.processes import Zygote
 
 __all__ = ["processes", "shared_zygote"]
 
-NEWEST = opening.versions()[-1]
+NEWEST = schema_versions.versions()[-1]
 
 ROWS = (
     Row(3, "loader", "uri://a", "read", utc(2020, 1, 1)),
@@ -54,7 +55,7 @@ def expected(*rows: Row) -> list[tuple[int, str, str, str, datetime]]:
 def test_an_empty_database_gets_the_schema(sql_url: str) -> None:
     done = migrate(sql_url)
     assert done.changed
-    assert done.lines[1:] == [f"made schema {opening.versions()[-1]} in an empty database"]
+    assert done.lines[1:] == [f"made schema {schema_versions.versions()[-1]} in an empty database"]
     with headgate.connect(sql_url) as gate:
         gate.locks.acquire("loader", "uri://a", "read")
 
@@ -77,7 +78,7 @@ def test_a_newer_store_is_refused(sql_url: str) -> None:
     assert content(sql_url) == before
 
 
-def test_other_tables_are_refused_unless_told_to_go_beside(sql_url: str) -> None:
+def test_other_tables_are_refused_unless_asked_to_go_beside(sql_url: str) -> None:
     execute(sql_url, "create table orders (number integer)", "insert into orders values (7)")
     before = content(sql_url)
     for act in (lambda: migrate(sql_url), lambda: migrate(sql_url, dry_run=True), lambda: headgate.connect(sql_url)):
@@ -185,7 +186,7 @@ def test_running_it_twice_does_nothing(sql_url: str) -> None:
     assert content(sql_url) == before
 
 
-def test_what_was_released_after_a_takeover_does_not_come_back(sql_url: str) -> None:
+def test_a_lock_released_after_a_takeover_does_not_come_back(sql_url: str) -> None:
     build(sql_url, ROWS)
     migrate(sql_url)
     with ResourceLocker(sql_url) as locker:
@@ -194,7 +195,7 @@ def test_what_was_released_after_a_takeover_does_not_come_back(sql_url: str) -> 
     assert held(sql_url) == expected(*ROWS[:2])
 
 
-def test_a_program_that_still_uses_the_original_is_told_of(sql_url: str) -> None:
+def test_a_program_that_still_uses_the_original_is_reported(sql_url: str) -> None:
     build(sql_url, ROWS)
     migrate(sql_url)
     execute(sql_url, "insert into resource_lock values (10, 'read', '2021-01-01 00:00:00', 1, 1)")
@@ -229,7 +230,7 @@ def test_an_original_without_rows_is_taken_over(sql_url: str) -> None:
     assert held(sql_url) == []
 
 
-def test_a_corrupted_original_keeps_what_agrees_and_tells_the_rest(sql_url: str) -> None:
+def test_a_corrupted_original_keeps_what_agrees_and_reports_the_rest(sql_url: str) -> None:
     late = Row(12, "copier", "uri://b", "write", utc(2020, 2, 1))
     slash = Row(13, "team/loader", "uri://c", "write", utc(2020, 2, 2))
     build(sql_url, [*ROWS, late, slash])
@@ -339,7 +340,7 @@ def test_an_interrupted_first_opening_is_completed_by_the_next(
         gate.locks.release(lock)
 
 
-def test_a_store_whose_version_is_gone_is_not_made_anew(sql_url: str) -> None:
+def test_a_store_whose_version_is_gone_is_not_made_again(sql_url: str) -> None:
     with headgate.connect(sql_url) as gate:
         gate.locks.acquire("loader", "uri://a", "write")
     execute(sql_url, "delete from hg_schema")

@@ -1,4 +1,4 @@
-"""What becomes of the original's rows, as a pure decision."""
+"""What happens to the original's rows, as a pure decision."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,8 +17,8 @@ from headgate.core.ensembl import (
     request_id,
     resource_name,
 )
-from headgate.core.locks import COMPATIBLE, Mode
-from headgate.core.names import check_name, check_resource
+from headgate.core.locks.model import COMPATIBLE, Mode
+from headgate.core.values.names import check_name, check_resource
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ def test_the_oldest_stays_with_all_that_agree_with_it(rows: list[OldLock], stay:
     assert taken(*rows) == stay
 
 
-def test_every_row_left_out_is_told() -> None:
+def test_every_row_left_out_is_reported() -> None:
     rows = (row(1, "read"), row(2, "write", client="b", days=1), row(3, "append"), row(4, "read", resource=None))
     plan = plan_takeover(Original((), (), rows), {})
     begin = "skipped resource_lock"
@@ -59,7 +59,7 @@ def test_every_row_left_out_is_told() -> None:
     ]
 
 
-def test_what_is_held_here_already_stays() -> None:
+def test_locks_that_are_held_here_already_are_kept() -> None:
     plan = plan_takeover(Original((), (), (row(1, "read"),)), {"u": [(Mode.EXCLUSIVE, "writer")]})
     assert plan.locks == []
     assert "writer holds u exclusive" in plan.lines[0]
@@ -72,7 +72,7 @@ def test_a_lock_whose_client_is_gone_still_keeps_others_out() -> None:
     assert "it is held by 'unknown' here" in plan.lines[0]
 
 
-def test_names_that_break_the_rules_are_changed_and_told() -> None:
+def test_names_that_break_the_rules_are_changed_and_reported() -> None:
     plan = plan_takeover(Original(("a/b", "a_b"), ("u\n", "u"), (row(1, "read", client="a/b", resource="u\n"),)), {})
     assert (plan.clients, plan.resources) == (["a_b"], ["u_", "u"])
     assert [(lock.client, lock.resource) for lock in plan.locks] == [("a_b", "u_")]
@@ -102,7 +102,7 @@ def test_any_name_becomes_one_that_the_rules_allow(name: str) -> None:
         unique_by=lambda each: each.id,
     )
 )
-def test_what_is_taken_agrees_and_what_is_not_is_told(rows: list[OldLock]) -> None:
+def test_compatible_locks_are_taken_over_and_the_others_are_reported(rows: list[OldLock]) -> None:
     plan = plan_takeover(Original((), (), tuple(rows)), {})
     for lock in plan.locks:
         others = [other for other in plan.locks if other is not lock and other.resource == lock.resource]

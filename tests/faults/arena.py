@@ -17,7 +17,7 @@ WORKERS = 8
 #: How long the nemesis looks for a victim in the state that it wants before it takes anybody.
 LOOK_SECONDS = 3.0
 
-#: What the nemesis does: told whether anybody will do, it says whether it is done.
+#: The act of the nemesis: gets whether any process will do, returns whether it acted.
 Act = Callable[[bool], bool]
 W = TypeVar("W", bound=Witness)
 
@@ -98,7 +98,7 @@ class Arena(ABC, Generic[W]):
         """A new worker."""
 
     def _orders(self) -> dict[str, Any]:
-        """What a worker that asks for more to do is told beside."""
+        """What a worker that asks for more work is sent with the answer."""
         return {}
 
     def run(self) -> None:

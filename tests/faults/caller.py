@@ -1,4 +1,4 @@
-"""A client of a service that is killed: asks, asks again by the same key, and tells what it was told."""
+"""A client of a service that is killed: sends requests, repeats them by the same key, and reports the answers."""
 
 import random
 import time
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import headgate
 from headgate import Claim, ClaimLost, Gate, Lock, LockLost, LockRefused, StoreUnavailable
-from headgate.service.identity import new_request_id
+from headgate.service.access.identity import new_request_id
 from tests.faults.chain_worker import JOBS
 from tests.faults.processes import PATIENCE, Channel, now
 
@@ -20,7 +20,7 @@ WORK_SECONDS = 0.01
 
 
 def call(channel: Channel, url: str, token: str, name: str, seed: int, lease: float) -> None:
-    """Ask until told to stop."""
+    """Ask until asked to stop."""
     caller = Caller(channel, url, token, name, random.Random(seed), lease)
     channel.send("ready")
     while channel.ask("next")["go"]:

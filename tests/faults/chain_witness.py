@@ -3,9 +3,9 @@
 A claim is to the witness what it is to locks: its worker holds the chunks that it makes alone, and those that it reads
 together with others. So everything that `Witness` checks of locks is checked of claims. Beyond that:
 
-* **input not ready**: whoever was given a chunk finds each of its inputs made: its maker had *begun* to report
+* **input not ready**: anyone who was given a chunk finds each of its inputs made: its maker had *begun* to report
   success before the claim was answered, and was not refused. (That the maker works on it no more is the overlap.)
-* **two successes**: of all claims on a chunk at most one is told that its success was accepted.
+* **two successes**: of all claims on a chunk at most one gets its success accepted.
 * **stale report accepted**: nobody's report is accepted that was begun after the chunk had been given to another.
 * **error**: a worker saw an error other than ClaimLost and StoreUnavailable; and ClaimLost is no surprise to it
   (**unexplained loss**).
@@ -25,7 +25,7 @@ Chunk = tuple[str, str]
 
 @dataclass(slots=True)
 class Try:
-    """One claim, and what became of it."""
+    """One claim, and what happened to it."""
 
     worker: str
     token: int
@@ -100,7 +100,7 @@ class ChainWitness(Witness):
         self.counts.unanswered += 1
 
     def _hear_unanswered(self, worker: str, message: Message) -> None:
-        """Nobody knows what became of it, and the worker counts on nothing any more."""
+        """Nobody knows what happened to it, and the worker counts on nothing any more."""
         Witness._hear_unanswered(self, worker, message)
         for span in self.held_by(worker):
             span.ended = message["at"]

@@ -1,4 +1,4 @@
-"""A worker of the chain: takes whatever chunk is next, works on it, reports, and tells the witness each step."""
+"""A worker of the chain: claims the next chunk, works on it, reports, and sends the witness each step."""
 
 import random
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 import headgate
 from headgate import Claim, ClaimLost, Gate, StoreUnavailable
-from headgate.service.renewal import ClaimHold
+from headgate.service.leases.renewal import ClaimHold
 from tests.faults.processes import PATIENCE, Channel, now
 
 #: A chain of three jobs; the last one joins what the two before it made.
@@ -41,7 +41,7 @@ def define(gate: Gate, prefix: str = "") -> None:
 
 
 def work(channel: Channel, url: str, name: str, seed: int, rules: dict[str, Any]) -> None:
-    """Work until told to stop."""
+    """Work until asked to stop."""
     with headgate.connect(url) as gate:
         worker = ChainWorker(channel, gate, name, random.Random(seed), Rules(**rules))
         channel.send("ready")

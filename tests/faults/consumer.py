@@ -1,11 +1,11 @@
-"""A consumer of every state, which goes on while its store dies and comes back, until it is killed or told to stop."""
+"""A consumer of every state, which goes on while its store dies and comes back, until it is killed or asked to stop."""
 
 import time
 
 import headgate
 from headgate import Gate, ItemLost, Refused, StoreUnavailable
-from headgate.core.queue import Folder, Item, Report, can_fail, forward_event, work_states
-from headgate.service.queue import Queue
+from headgate.core.queue.model import FAIL_EVENT, Folder, Item, Report, forward_event, has_row, work_states
+from headgate.service.queue.use_cases import Queue
 from tests.faults.processes import Channel
 
 PAUSE_SECONDS = 0.02
@@ -50,7 +50,7 @@ def work(queue: Queue, hold: float) -> bool:
         time.sleep(hold)
     for job in found:
         if job:
-            failing = int(job.id[3:]) % FAILING == 0 and job.state == "notify" and can_fail(jobs, job.state)
+            failing = int(job.id[3:]) % FAILING == 0 and job.state == "notify" and has_row(jobs, job.state, FAIL_EVENT)
             queue.fire(job, "fail" if failing else forward_event(jobs, job.state), "by a consumer")
     queue.report_finished()
     batch = queue.acquire_batch("reporting", lease=LEASE)

@@ -1,4 +1,4 @@
-"""Acts that are cut off at every step, and how to tell whether one has happened: all of it or none of it.
+"""Acts that are cut off at every step, and how to check whether one happened: all of it or none of it.
 
 What a whole act leads to is not written down but seen: it is done once on a resource of its own without a cut.
 """
@@ -28,7 +28,7 @@ class Ready:
 
 
 def state_of(gate: Gate, resource: str) -> State:
-    """What is true of a case's resources, without names: who holds and waits, with which token, and what was told."""
+    """The state of a case's resources, without names: holders, waiters, tokens, and the history."""
     return tuple(_state_of_one(gate, resource + suffix) for suffix in SUFFIXES)
 
 
@@ -45,7 +45,7 @@ class Case:
     prepare: Callable[[Gate, str], Ready]
     #: The errors by which a repeat says that it has been done already.
     done_already: tuple[str, ...] = ()
-    #: Cut at so many messages at most: whoever waits looks again and again, and one look is like the other.
+    #: Cut at so many messages at most: anyone who waits looks again and again, and one look is like the other.
     most: int = 60
     #: False: to do it again is to do it twice.
     repeatable: bool = True
@@ -112,7 +112,7 @@ CASES = {
 
 
 def await_waiters(ready: Ready) -> None:
-    """Whoever waited has been served."""
+    """Anyone who waited has been served."""
     for each in ready.waiting:
         until(each.done, "a waiter to be served")
         each.result()

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from headgate import Gate
-from headgate.stores.sql.lock_changes import WAITER_LEASE
+from headgate.stores.sql.locks.changes import WAITER_LEASE
 from tests.faults.arena import Act, Arena
 from tests.faults.fighter import Rules
 from tests.faults.processes import Child, Zygote, now
 from tests.faults.witness import Witness
 from tests.waiting import until
 
-#: Time for whoever is next to be scheduled and to get its answer, with eight workers, a server and possibly
+#: Time for the next one to be scheduled and to get its answer, with eight workers, a server and possibly
 #: another test on two cores. It widens the bounds on time only, never a check of safety.
 SLACK_SECONDS = 2.0
-#: A dead waiter for several resources keeps its place for so long.
+#: A dead waiter for several resources keeps its place for this long.
 WAITER_SECONDS = WAITER_LEASE / 1e6
 RESOURCES = ["fight:red", "fight:green", "fight:blue"]
 

@@ -1,4 +1,4 @@
-"""A worker of the fight: takes locks in every way there is, and tells the witness what it believes to hold."""
+"""A worker of the fight: acquires locks in every way, and reports to the witness what it believes to hold."""
 
 import random
 import time
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import headgate
 from headgate import Gate, LockLost, LockRefused, StoreUnavailable
-from headgate.service.renewal import Hold
+from headgate.service.leases.renewal import LockHold
 from tests.faults.processes import Channel, now
 
 #: How long a worker waits in a queue; nothing: it does not.
@@ -26,12 +26,12 @@ class Rules:
     lease: float
     #: Of the holds, this many last longer than a lease, so that renewal matters.
     long_holds: float = 0.015
-    #: A planted bug: believes that it holds its locks for ever.
+    #: A planted bug: believes that it holds its locks forever.
     ignores_lease: bool = False
 
 
 def fight(channel: Channel, url: str, name: str, resources: list[str], seed: int, rules: dict[str, object]) -> None:
-    """Fight until told to stop."""
+    """Fight until asked to stop."""
     gate = headgate.connect(url)
     fighter = Fighter(channel, gate, name, resources, random.Random(seed), Rules(**rules))  # type: ignore[arg-type]
     channel.send("ready")
@@ -56,7 +56,7 @@ class Fighter:
     def bout(self) -> None:
         """One try of one kind. LockRefused and LockLost are a part of life; any other error ends the worker.
 
-        So is StoreUnavailable: whoever is stopped inside a transaction, or a machine that does much else, may keep a
+        So is StoreUnavailable: anyone who is stopped inside a transaction, or a machine that does much else, may keep a
         call from being answered in time.
         """
         work = self._chance.choices([self._alone, self._pair, self._climb], [6, 2, 2])[0]
@@ -71,7 +71,7 @@ class Fighter:
     def write_until_refused(self, resource: str) -> None:
         """Hold one resource for as long as writes are accepted."""
 
-        def inside(holds: Sequence[Hold]) -> None:
+        def inside(holds: Sequence[LockHold]) -> None:
             while self._write(holds[0]):
                 time.sleep(PAUSE_SECONDS)
 
@@ -90,10 +90,12 @@ class Fighter:
     def _mode(self) -> str:
         return self._chance.choice(["shared", "exclusive", "exclusive"])
 
-    def _hold(self, wants: dict[str, str], inside: Callable[[Sequence[Hold]], None], wait: float | None = None) -> None:
+    def _hold(
+        self, wants: dict[str, str], inside: Callable[[Sequence[LockHold]], None], wait: float | None = None
+    ) -> None:
         wait = self._chance.choice(WAITS) if wait is None else wait
         self._channel.send("want", resources=sorted(wants), waits=wait > 0)
-        holds: Sequence[Hold] = ()
+        holds: Sequence[LockHold] = ()
         asked = now()
         try:
             with self._locks.held_all(self._name, wants, wait=wait, lease=self._rules.lease) as holds:
@@ -101,7 +103,7 @@ class Fighter:
         except LockLost as error:
             self._tell_lost(holds, error)
 
-    def _visit(self, holds: Sequence[Hold], asked: float, inside: Callable[[Sequence[Hold]], None]) -> None:
+    def _visit(self, holds: Sequence[LockHold], asked: float, inside: Callable[[Sequence[LockHold]], None]) -> None:
         began = now()
         try:
             entered = [self._enter(hold, asked, began) for hold in holds]
@@ -112,7 +114,7 @@ class Fighter:
 
     # ------------------------------------------------------------------ inside
 
-    def _inside(self, holds: Sequence[Hold]) -> None:
+    def _inside(self, holds: Sequence[LockHold]) -> None:
         for _ in range(self._steps()):
             time.sleep(self._chance.uniform(0, PAUSE_SECONDS))
             accepted = [self._step(hold) for hold in holds]
@@ -124,8 +126,8 @@ class Fighter:
             return round(1.3 * self._rules.lease / (PAUSE_SECONDS / 2))
         return self._chance.choice(STEPS)
 
-    def _step(self, hold: Hold) -> bool:
-        """Half of the time as careful as can be, half of it without looking. False: told that it is too late."""
+    def _step(self, hold: LockHold) -> bool:
+        """Half of the time with a check, half of it without. False: it was refused as too late."""
         if self._chance.random() < 0.5 and not self._rules.ignores_lease:
             hold.check()
         if hold.mode == "shared":
@@ -133,11 +135,11 @@ class Fighter:
             return True
         return self._write(hold)
 
-    def _write(self, hold: Hold) -> bool:
+    def _write(self, hold: LockHold) -> bool:
         answer = self._channel.ask("write", resource=hold.resource, token=hold.token, until=self._until(hold))
         return bool(answer["accepted"])
 
-    def _up_and_down(self, holds: Sequence[Hold]) -> None:
+    def _up_and_down(self, holds: Sequence[LockHold]) -> None:
         (hold,) = holds
         self._inside(holds)
         if self._change(hold, self._locks.upgrade):
@@ -147,7 +149,7 @@ class Fighter:
                 self.downgrades += 1
                 self._inside(holds)
 
-    def _change(self, hold: Hold, act: Callable[[Hold], object]) -> bool:
+    def _change(self, hold: LockHold, act: Callable[[LockHold], object]) -> bool:
         """Upgrade or downgrade: the one span ends before it is asked for, the next begins when the answer is there."""
         self._leave([hold])
         token, asked = hold.token, now()
@@ -159,20 +161,20 @@ class Fighter:
             changed = True
         return self._enter(hold, asked, now(), fresh=hold.token != token) and changed
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ reporting
 
-    def _enter(self, hold: Hold, asked: float, began: float, *, fresh: bool = True) -> bool:
+    def _enter(self, hold: LockHold, asked: float, began: float, *, fresh: bool = True) -> bool:
         answer = self._channel.ask(
             "enter", resource=hold.resource, mode=hold.mode, token=hold.token, lock_id=hold.id,
             asked=asked, began=began, until=self._until(hold), fresh=fresh,
         )  # fmt: skip
         return bool(answer["accepted"])
 
-    def _leave(self, holds: Sequence[Hold]) -> None:
+    def _leave(self, holds: Sequence[LockHold]) -> None:
         for hold in holds:
             self._channel.send("leave", resource=hold.resource, at=now(), until=self._until(hold))
 
-    def _tell_lost(self, holds: Sequence[Hold], error: LockLost) -> None:
+    def _tell_lost(self, holds: Sequence[LockHold], error: LockLost) -> None:
         for hold in holds:
             if hold.lost or hold.id == error.lock_id:
                 self._channel.send(
@@ -180,7 +182,7 @@ class Fighter:
                     by="clock" if error.why == OWN_CLOCK else "store",
                 )  # fmt: skip
 
-    def _until(self, hold: Hold) -> float | None:
+    def _until(self, hold: LockHold) -> float | None:
         return None if self._rules.ignores_lease else hold.deadline
 
 

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import headgate
-from headgate.service import waiting as service_waiting
-from headgate.stores.sql import lock_changes, news, queueing, waiting
+from headgate.service.locks import waiting as service_waiting
+from headgate.stores.sql.locks import changes as lock_changes
+from headgate.stores.sql.locks import turns as queueing
+from headgate.stores.sql.locks import waiting
+from headgate.stores.sql.news import listener
+from headgate.stores.sql.news import topics as news
 from tests.faults.processes import Channel, now
 
 #: Longer than any test.
@@ -17,7 +21,7 @@ NEVER = 1000.0
 def wait_in_line(
     channel: Channel, url: str, resource: str, client: str, lease: float, *, polls: bool = True, breaks: str = ""
 ) -> None:
-    """Wait for the lock, tell when it is there, and release it when told to; `breaks`: by that signal, unheard.
+    """Wait for the lock, report the grant, and release it on request; `breaks`: die by that signal instead.
 
     Nothing but wake-ups and polls makes it look: it gives no signs of life, and nobody expects any. Without `polls`
     it is woken or never looks again.
@@ -26,7 +30,7 @@ def wait_in_line(
     for module in (lock_changes, queueing):
         module.WAITER_LEASE = int(NEVER * 1e6)  # type: ignore[attr-defined] # a constant otherwise
     if not polls:
-        waiting.SHORTEST = waiting.LISTENING_PAUSE = NEVER
+        listener.SHORTEST = listener.LISTENING_PAUSE = NEVER
     gate = headgate.connect(url)
     channel.send("ready")
     lock = gate.locks.acquire(client, resource, "exclusive", wait=NEVER, lease=lease)
@@ -45,11 +49,11 @@ def wait_in_line(
 
 
 def wait_for_chunk(channel: Channel, url: str, job: str) -> None:
-    """Wait for a chunk of a job; tell as soon as wake-ups reach this process."""
+    """Wait for a chunk of a job; report as soon as wake-ups reach this process."""
     gate = headgate.connect(url)
     listen = news.News.listen
 
-    def listen_and_tell(self: news.News, topics: Iterable[str], wake: Callable[[], None]) -> news.Listening:
+    def listen_and_tell(self: news.News, topics: Iterable[str], wake: Callable[[], None]) -> news.Subscription:
         listening = listen(self, topics, wake)
         channel.send("listens")
         return listening
@@ -59,7 +63,7 @@ def wait_for_chunk(channel: Channel, url: str, job: str) -> None:
 
 
 def publish_unheard(channel: Channel, url: str, dataset: str, dataid: str, breaks: str) -> None:
-    """Publish a chunk; break by that signal after the commit, before anybody is told."""
+    """Publish a chunk; break by that signal after the commit, before anybody is notified."""
     gate = headgate.connect(url)
 
     def fail(*_: object, **__: Any) -> None:

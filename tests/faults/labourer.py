@@ -1,4 +1,4 @@
-"""A worker that goes on while its store dies and comes back, and tells what the store has acknowledged.
+"""A worker that continues while its store dies and comes back, and reports what the store acknowledged.
 
 It uses one gate from first to last. After StoreUnavailable it asks again, with the same request id, until there is
 an answer: so at its end it knows for certain what it holds, and whatever else the store holds is a phantom.
@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import headgate
 from headgate import Gate, Lock, LockLost, LockRefused, StoreUnavailable
-from headgate.core.locks import lock_id
-from headgate.service.identity import new_request_id
+from headgate.core.locks.model import lock_id
+from headgate.service.access.identity import new_request_id
 from tests.faults.processes import Channel
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ STALLED_SECONDS = 0.3
 
 
 def labour(channel: Channel, url: str, name: str, resources: list[str], seed: int) -> None:
-    """Take and give back persistent locks, one at a time, until told to stop; the last one is kept."""
+    """Take and release persistent locks, one at a time, until asked to stop; the last one is kept."""
     labourer = Labourer(channel, headgate.connect(url), name, random.Random(seed))
     while not labourer.told_to_stop():
         labourer.labour(resources)
@@ -83,7 +83,7 @@ class Labourer:
         self._release(lock)
 
     def keep(self, resource: str) -> Lock:
-        """A lock that is not given back."""
+        """A lock that is not released."""
         while (lock := self._acquire(resource)) is None:
             time.sleep(PAUSE_SECONDS)
         return lock
@@ -96,7 +96,7 @@ class Labourer:
         time.sleep(PAUSE_SECONDS)
 
     def hold(self, resource: str) -> None:
-        """Until it is lost, or enough. Waits, since a grant whose answer was lost is in its way until it runs out."""
+        """Until it is lost, or enough. Waits, since a grant whose answer was lost blocks it until it expires."""
         try:
             with self._gate.locks.held(self._name, resource, wait=2 * LEASE, lease=LEASE) as hold:
                 while not self._stop:
@@ -126,7 +126,7 @@ class Labourer:
         return lock
 
     def _check_blockers(self, refusal: LockRefused, ours: str) -> None:
-        """A grant whose answer was lost must be recognised as ours, and not be in our way."""
+        """A grant whose answer was lost must be recognised as ours, and must not block us."""
         assert ours not in [blocker.lock_id for blocker in refusal.blockers], "refused because of its own grant"
 
     def _release(self, lock: Lock) -> None:

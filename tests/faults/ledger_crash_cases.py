@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate import Claim, Gate
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.database.sql_text import Statement
 from tests.contract.ledger_steps import database, expire
 from tests.faults.chain_worker import JOBS, define
 from tests.faults.crash_cases import Case, Ready, State
@@ -23,7 +23,7 @@ def _prefix(dataid: str) -> str:
 
 
 def _pipeline(gate: Gate, dataid: str) -> str:
-    """The case's pipeline is defined. Gives its prefix."""
+    """The case's pipeline is defined. Returns its prefix."""
     prefix = _prefix(dataid)
     if prefix + "join" not in {job.name for job in gate.ledger.jobs()}:
         define(gate, prefix)
@@ -31,7 +31,7 @@ def _pipeline(gate: Gate, dataid: str) -> str:
 
 
 def _published(gate: Gate, dataid: str) -> str:
-    """A new chunk of raw data is there. Gives the prefix of its pipeline."""
+    """A new chunk of raw data is there. Returns the prefix of its pipeline."""
     prefix = _pipeline(gate, dataid)
     gate.ledger.publish(prefix + "raw", dataid)
     return prefix
@@ -59,7 +59,7 @@ def _find_next_quickly(gate: Gate, dataid: str) -> Ready:
 
 
 def _find_next_after_a_death(gate: Gate, dataid: str) -> Ready:
-    """The chunk's worker died: whoever comes next turns its claim over, and gets the chunk."""
+    """The chunk's worker died: anyone who comes next turns its claim over, and gets the chunk."""
     claim = _claimed(gate, dataid)
     expire(gate, dataid)
     return Ready({"kind": "find_next", "job": claim.job, "request_id": dataid + " again", **ACTOR})

@@ -15,7 +15,7 @@ from tests.faults.history import FAIL, INFO, Op
 from tests.faults.linearizable import End
 
 SHARED, EXCLUSIVE = "shared", "exclusive"
-#: Clocks and scheduling: a lease is over for certain this long after its end.
+#: Clocks and scheduling: a lease has expired for certain this long after its end.
 CERTAIN_SECONDS = 1.0
 
 
@@ -148,7 +148,7 @@ def _without(held: Held, grant: Grant) -> Held:
 # ------------------------------------------------------------------ chunks
 
 OPEN, RUNNING, EXPIRED, READY = "open", "running", "expired", "ready"
-#: What a reader may be told of a chunk in each state.
+#: What a reader may see of a chunk in each state.
 SHOWN = {OPEN: ("", "ERROR", "RESUBMIT"), RUNNING: ("RUNNING",), EXPIRED: ("RUNNING", "ERROR"), READY: ("READY",)}
 
 

@@ -9,9 +9,9 @@ import headgate
 from headgate import Gate
 from headgate.daemon_wiring import daemon_rounds
 from headgate.daemons import history_mover
-from headgate.stores.sql.engine import Database
-from headgate.stores.zookeeper import history_folders
-from headgate.stores.zookeeper.session import Session
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.zookeeper.ensemble.session import ZkSession
+from headgate.stores.zookeeper.history import folders as history_folders
 from tests.faults.processes import Channel
 
 #: Entries in a folder, folders that stay, and entries that are moved together.
@@ -47,9 +47,9 @@ def move_and_die(channel: Channel, url: str, coordination_url: str, step: int) -
             left -= 1
             return left < 0
 
-        ask, write = Session.ask, Database.write_through
+        ask, write = ZkSession.ask, Database.write_through
 
-        def ask_half(self: Session, *questions: Any) -> list[Any]:
+        def ask_half(self: ZkSession, *questions: Any) -> list[Any]:
             if count():
                 ask(self, *questions[: len(questions) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -60,12 +60,12 @@ def move_and_die(channel: Channel, url: str, coordination_url: str, step: int) -
                 os.kill(os.getpid(), signal.SIGKILL)
             return write(self, *work, **how)
 
-        Session.ask, Database.write_through = ask_half, write_or_die  # type: ignore[method-assign]
+        ZkSession.ask, Database.write_through = ask_half, write_or_die  # type: ignore[method-assign]
         channel.send("done", moved=sum(each.act() for each in rounds))
 
 
 def keep_moving(channel: Channel, url: str, coordination_url: str) -> None:
-    """Round after round, until told to stop."""
+    """Round after round, until asked to stop."""
     shrink()
     with joined(url, coordination_url) as gate:
         moved = 0

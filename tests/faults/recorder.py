@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import headgate
 from headgate import Claim, ClaimLost, ClaimRefused, Gate, Lock, LockLost, LockRefused, StoreUnavailable
-from headgate.service.identity import new_request_id
-from headgate.service.renewal import Hold
+from headgate.service.access.identity import new_request_id
+from headgate.service.leases.renewal import LockHold
 from tests.faults.chain_worker import JOBS, MADE_BY
 from tests.faults.history import FAIL, INFO, INVOKE, OK
 from tests.faults.processes import Channel, now
@@ -55,7 +55,7 @@ class NoAnswer(Exception):
 def record(
     channel: Channel, url: str, token: str | None, name: str, seed: int, rules: Value, settings: Value | None = None
 ) -> None:
-    """Work and record until told to stop."""
+    """Work and record until asked to stop."""
     recorder = Recorder(channel, name, random.Random(seed), Rules(**rules))
     recorder.connect(url, token, settings or {})
     channel.send("ready")
@@ -164,7 +164,7 @@ class Recorder:
             if self._call("release", resource, value, leave, once=True) is None:
                 self._lost(resource, hold.deadline or 0.0)
 
-    def _stay(self, hold: Hold) -> None:
+    def _stay(self, hold: LockHold) -> None:
         until = now() + self._seconds_inside()
         while True:
             if hold.mode == "exclusive":
@@ -282,7 +282,7 @@ class Recorder:
 
     # ------------------------------------------------------------------ the witness
 
-    def _enter(self, lock: Lock | Hold, asked: float, until: float) -> bool:
+    def _enter(self, lock: Lock | LockHold, asked: float, until: float) -> bool:
         answer = self._channel.ask(
             "enter", resource=lock.resource, mode=str(lock.mode), token=lock.token, lock_id=lock.id, asked=asked,
             began=now(), until=until, fresh=True,
@@ -307,7 +307,7 @@ def done(act: Callable[[], object]) -> Callable[[], bool]:
     return answer
 
 
-def _granted(lock: Lock | Hold) -> Value:
+def _granted(lock: Lock | LockHold) -> Value:
     return {"token": lock.token}
 
 
@@ -322,7 +322,7 @@ def _noted(claim: Claim) -> Value:
 
 
 def pulse(channel: Channel, url: str) -> None:
-    """Acquire and release, where nothing is broken, until told to stop; then say how long the longest call took."""
+    """Acquire and release, where nothing is broken, until asked to stop; then say how long the longest call took."""
     longest = 0.0
     with headgate.connect(url) as gate:
         while not channel.read_all()[0]:

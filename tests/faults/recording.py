@@ -125,7 +125,7 @@ class Recording(Arena[RecordedWitness]):
         )  # fmt: skip
 
     def listen_for(self, seconds: float) -> None:
-        """Go on for so long."""
+        """Go on for this long."""
         until = now() + seconds
         while now() < until:
             self._listen(min(0.02, max(until - now(), 0)))

@@ -1,4 +1,4 @@
-"""What single processes do in the fault tests; each tells the test over its channel."""
+"""What single processes do in the fault tests; each reports to the test over its channel."""
 
 import time
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 import headgate
 from headgate import Gate, LockLost, Lost, Refused
 from headgate.migrating import migrate
-from headgate.service.ledger import Ledger
-from headgate.service.renewal import Hold
+from headgate.service.leases.renewal import LockHold
+from headgate.service.ledger.use_cases import Ledger
 from tests.faults.processes import Channel, Message
 
 
 def hold_and_learn(channel: Channel, url: str, resource: str, lease: float) -> None:
-    """Hold a lock; tell when it is lost without having asked; then try everything with it that a holder may."""
+    """Hold a lock; report its loss without asking; then try everything with it that a holder may."""
     with headgate.connect(url) as gate:
         told: list[float] = []
         try:
@@ -32,7 +32,7 @@ def hold_and_learn(channel: Channel, url: str, resource: str, lease: float) -> N
         channel.receive()
 
 
-def late_acts(gate: Gate, hold: Hold) -> dict[str, str]:
+def late_acts(gate: Gate, hold: LockHold) -> dict[str, str]:
     """What each act of a holder gives: the name of its error."""
     acts: dict[str, Any] = {
         "check": gate.locks.check, "renew": gate.locks.renew, "release": gate.locks.release,
@@ -76,7 +76,7 @@ def take_over(channel: Channel, url: str) -> None:
 
 
 def obey(channel: Channel, url: str, **settings: str) -> None:
-    """Do to a store what the test says, one act after another, and give back what came of it."""
+    """Do to a store what the test says, one act after another, and return what came of it."""
     gate = headgate.connect(url, **settings)
     channel.send("ready")
     while order := channel.receive(600):

@@ -1,4 +1,4 @@
-"""The siege: a service that is killed while clients ask it, and what they were told."""
+"""The siege: a service that is killed under load, and the answers that its clients got."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Plan:
 
 @dataclass(slots=True)
 class SiegeWitness(ChainWitness):
-    """What clients were told of locks, claims and batches."""
+    """The answers about locks, claims and batches that clients got."""
 
     #: By the key that it was submitted with.
     batches: dict[str, str] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class SiegeWitness(ChainWitness):
 
     @property
     def answers(self) -> int:
-        """Of all that was asked; each lock was given back, too."""
+        """Of all that was asked; each lock was released, too."""
         told = self.counts.refusals + self.chain.claims + self.chain.successes + len(self.batches)
         return 2 * self.locks + told
 

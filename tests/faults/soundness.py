@@ -11,11 +11,12 @@ from typing import Any
 
 from headgate import Gate
 from headgate.core.history import Entry
-from headgate.core.locks import resource_key
-from headgate.core.states import LOCK
+from headgate.core.locks.model import resource_key
+from headgate.core.tables.states import LOCK
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.sql_text import Row, Statement
+from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.engine import Database, Transaction
-from headgate.stores.sql.statement import Row, Statement
 from tests.fresh import scheme
 
 #: How a lock ends.
@@ -36,7 +37,7 @@ def check_store(gate: Gate, url: str) -> list[str]:
 
 def check_history(gate: Gate) -> Iterator[str]:
     """Each grant ends exactly once or is held; each event fits to the one before; tokens grow on every resource."""
-    # What runs on a chunk is listed with the locks; it was asked for by nobody, and the ledger tells of it.
+    # What runs on a chunk is listed with the locks; it was asked for by nobody, and the ledger reports it.
     held = {lock.id: lock for lock in gate.locks.list() if lock.request_id}
     lives: dict[str, list[Entry]] = defaultdict(list)
     tokens: dict[str, list[Entry]] = defaultdict(list)
@@ -51,7 +52,9 @@ def check_history(gate: Gate) -> Iterator[str]:
         for one, other in pairwise(entries):
             if one.token >= other.token:
                 yield f"{resource}: token {other.token} of {other} came after {one.token} of {one}"
-    yield from (f"{lock} is held, and its grant is not told" for lock_id, lock in held.items() if lock_id not in lives)
+    yield from (
+        f"{lock} is held, and its grant is not recorded" for lock_id, lock in held.items() if lock_id not in lives
+    )
 
 
 def whole_history(gate: Gate) -> list[Entry]:
@@ -65,7 +68,7 @@ def check_life(entries: Sequence[Entry], held: Any) -> Iterator[str]:
     for entry in entries:
         before = entry.before if state == "" and entry.before in ("new", "waiting") else state
         if entry.before != before or not any(row.target == entry.after for row in LOCK.find(before, entry.event)):
-            yield f"{entry.event} in state {state or 'none'!r} (told: {entry.before}): {entry}"
+            yield f"{entry.event} in state {state or 'none'!r} (recorded: {entry.before}): {entry}"
         if entry.event in NEW_TOKENS:
             token = entry.token
         elif entry.token != token:

@@ -3,8 +3,8 @@
 import time
 
 import headgate
-from headgate.stores.sql.lock_snapshots import load
-from headgate.stores.sql.shapes import shape_of
+from headgate.stores.sql.ledger.shapes import shape_of
+from headgate.stores.sql.locks.snapshots import load
 from headgate.stores.sql.store import SqlStore
 from tests.faults.processes import Channel
 

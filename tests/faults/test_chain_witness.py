@@ -9,7 +9,7 @@ from tests.faults.chain_worker import JOBS, MADE_BY
 
 
 class Told:
-    """A story that the witness is told, step by step; times are whatever the story needs. One chunk: 7."""
+    """Events for the witness, step by step, at any times. One chunk: 7."""
 
     def __init__(self) -> None:
         self.witness = ChainWitness()
@@ -46,11 +46,11 @@ def test_a_chain_in_order_is_sound() -> None:
     assert told.witness.chain.successes == 3
 
 
-def test_an_input_that_nobody_made_is_seen() -> None:
+def test_an_input_that_nobody_made_is_detected() -> None:
     assert Told().claimed("b", "enrich", 2, 3, 8).kinds() == ["input not ready"]
 
 
-def test_an_input_that_was_reported_too_late_is_seen() -> None:
+def test_an_input_that_was_reported_too_late_is_detected() -> None:
     told = Told().claimed("b", "enrich", 2, 1.2, 8).made("a", "tidy", 1, 1)
     assert told.kinds() == ["overlap", "input not ready"]
 
@@ -72,30 +72,30 @@ def test_an_input_whose_maker_was_killed_while_it_reported_may_be_ready() -> Non
     assert told.claimed("b", "enrich", 2, 3, 8).kinds() == []
 
 
-def test_two_successes_are_seen() -> None:
+def test_two_successes_are_detected() -> None:
     assert Told().made("a", "tidy", 1, 1).made("b", "tidy", 2, 9).kinds() == ["two successes"]
 
 
-def test_a_stale_report_that_was_accepted_is_seen() -> None:
+def test_an_accepted_stale_report_is_detected() -> None:
     """By times alone: the second one has not even reported."""
     told = Told().claimed("a", "tidy", 1, 1, 2).claimed("b", "tidy", 2, 3, 8)
     told.reporting("a", "tidy", 1, 4, 2).reported("a", "tidy", 1, 4.1, 2)
     assert told.kinds() == ["stale report accepted"]
 
 
-def test_a_chunk_that_was_given_to_two_is_seen() -> None:
+def test_a_chunk_claimed_by_two_workers_is_detected() -> None:
     assert Told().claimed("a", "tidy", 1, 1, 5).claimed("b", "tidy", 2, 2, 7).kinds() == ["overlap"]
 
 
 @pytest.mark.parametrize(("at", "kinds", "starved"), [(4.0, ["unexplained loss"], 0), (5.5, [], 1)])
-def test_a_loss_before_the_deadline_is_seen(at: float, kinds: list[str], starved: int) -> None:
+def test_a_loss_before_the_deadline_is_detected(at: float, kinds: list[str], starved: int) -> None:
     told = Told().claimed("a", "tidy", 1, 1, 5).reporting("a", "tidy", 1, 3, 5)
     told.reported("a", "tidy", 1, at, 5, lost="who knows")
     assert told.kinds() == kinds
     assert told.witness.counts.starved == starved
 
 
-def test_refusals_are_told_apart() -> None:
+def test_kinds_of_refusal_are_distinguished() -> None:
     told = Told().claimed("a", "tidy", 1, 1, 2).claimed("c", "tidy", 2, 3, 4)
     told.reporting("a", "tidy", 1, 4.1, 2).reported("a", "tidy", 1, 4.2, 2, lost="stale")
     told.made("b", "tidy", 3, 5).reporting("c", "tidy", 2, 7, 4).reported("c", "tidy", 2, 7.1, 4, lost="it is READY")

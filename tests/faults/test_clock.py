@@ -119,7 +119,7 @@ def test_jumps_of_the_holders_clock(store_url: str, tmp_path: Path, report: Repo
 
 @pytest.mark.parametrize("jump", JUMPS[:2], ids=["ahead", "back"])
 def test_a_jump_of_somebody_elses_clock(store_url: str, tmp_path: Path, jump: int) -> None:
-    """Whoever has a wrong clock ends nobody's lease, and is let in when a lease has run out."""
+    """Anyone who has a wrong clock ends nobody's lease, and is let in when the lease has expired."""
     left = headgate.connect(store_url)
     with headgate.connect(store_url) as gate, subject(store_url, tmp_path) as other:
         with gate.locks.held("holder", R, lease=LEASE) as hold:

@@ -88,7 +88,7 @@ def kill_everywhere(case: Case, gate: Gate, url: str, processes: Zygote, report:
             points, done, number = points + 1, done + happened, number + STRIDE.get(call, 1)
     assert check_store(gate, url) == []
     report(store=scheme(url), act=case.name, kills=points, had_happened=done, had_not=points - done)
-    # A quick way is one question and its answer: killed before each, and after both.
+    # A fast path is one question and its answer: killed before each, and after both.
     assert points >= (10 if scheme(url) == "sqlite" else 3), "the kills hit nothing"
     assert 0 < done < points
 
@@ -142,7 +142,7 @@ def tracer_of(pid: int) -> int:
 
 
 def finish(case: Case, gate: Gate, order: Message, *, happened: bool) -> None:
-    """Ask once more, as whoever does not know what became of it would."""
+    """Ask once more, like a caller that does not know the outcome."""
     try:
         scripts.act(gate, order)
     except HeadgateError as error:
@@ -232,7 +232,7 @@ class Sweep:
 
     def _cut_the_last_answer(self, last: int, after: object) -> None:
         """An answer may arrive in one message or in two, so the last one may have passed each time: try until it is
-        cut, and the act has happened though nobody was told.
+        cut, and the act has happened, but nobody got the answer.
         """
         tries = 0
         while self._stays_away and not (self.happened or self.undone) and tries < LAST_TRIES:
@@ -286,7 +286,7 @@ class Sweep:
         return False
 
     def _told(self, resource: str) -> int:
-        """How often the history tells of it: also of a grant that was given up again."""
+        """How often the history reports it: also of a grant that was given up again."""
         return len(self._direct.history(resource))
 
     def _judge_and_repeat(self, order: Message, resource: str, before: object, after: object, told: int) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 import headgate
 from headgate import Gate, HeadgateError, Lock, StoreUnavailable
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from headgate.http.service import Service
-from headgate.stores.sql import pool
+from headgate.stores.sql.database import pool
 from tests.faults.processes import Zygote
 from tests.proxy import TO_CLIENT, Cut, Proxy
 from tests.shared_servers import Servers
@@ -79,7 +79,7 @@ def test_a_client_stopped_in_a_transaction_blocks_nobody_beyond_the_deadline(sql
             os.kill(stopped.pid, signal.SIGSTOP)
             assert unavailable(lambda: gate.locks.acquire("a", R, "write")).outcome == "none"
             assert unavailable(lambda: remote.locks.acquire("a", R, "write")).outcome == "none"
-            # Waiters get the resource when the server has ended the transaction, or they are told in time.
+            # Waiters get the resource when the server has ended the transaction, or they get an error in time.
             wait = 0.5
             waited = answered(lambda: gate.locks.acquire("a", R, "write", wait=wait), wait)
             if isinstance(waited, Lock):  # On a slow machine the server has ended it by now.
@@ -118,7 +118,7 @@ def proxy(direct_url: str) -> Iterator[Proxy]:
     proxy.close()
 
 
-def test_a_lost_answer_ends_the_call_and_what_it_took_is_given_back(proxy: Proxy, direct_url: str) -> None:
+def test_a_lost_answer_ends_the_call_and_what_it_took_is_released(proxy: Proxy, direct_url: str) -> None:
     """The server grants a persistent lock, and the answer never comes."""
     with connect(proxy.url) as gate, connect(direct_url) as other:
         gate.locks.release(gate.locks.acquire("a", R, "write"))
@@ -127,7 +127,7 @@ def test_a_lost_answer_ends_the_call_and_what_it_took_is_given_back(proxy: Proxy
         assert proxy.fired.is_set()
         assert error.outcome == "unknown"
         assert error.request_id
-        # The lock may be given back at once, so that only the history tells that it was granted.
+        # The lock may be released at once, so that only the history shows that it was granted.
         until(lambda: [each.event for each in other.history(R)][:2] == ["release", "grant"], "the lock to go")
         assert other.locks.list() == []
         # The connection is discarded, and the gate works.
@@ -219,7 +219,7 @@ def test_a_client_is_not_kept_by_a_service_that_fell_silent(tmp_path: Path) -> N
             way.heal()
             until(lambda: answers(remote), "the service to answer again")
             remote.locks.release(lock)
-            # A grant whose answer is lost is given back, through the service too. On another resource: the request of
+            # A grant whose answer is lost is released, through the service too. On another resource: the request of
             # "b" may have arrived late.
             other = f"{R}/other"
             way.arm(Cut(TO_CLIENT, 1, silent=True))

@@ -15,7 +15,7 @@ import pytest
 import headgate
 from headgate import Batch, Claim, ClaimLost, Gate, ItemLost, Lock, LockLost
 from headgate.core.filters import RowFilter
-from headgate.stores.sql.epochs import STEP
+from headgate.stores.sql.server.epochs import STEP
 from tests.contract.steps import in_thread
 from tests.figures import Report
 from tests.proxy import Proxy
@@ -23,7 +23,7 @@ from tests.replicas import PAIRS, Pair, PostgreSQLPair
 from tests.servers import Unavailable
 from tests.shared_servers import cannot_be_had
 
-#: Far longer than a failover takes: no lease runs out by itself.
+#: Far longer than a failover takes: no lease expires by itself.
 LEASE = 600.0
 
 OnPair = Callable[[str], tuple[Pair, Proxy]]
@@ -102,7 +102,7 @@ def test_a_standby_without_the_newest_commits_takes_over(kind: str, on_pair: OnP
         gate, others = connect(at_the_end, proxy), [connect(at_the_end, proxy) for _ in range(3)]
         given = give(gate, pair)
         switch(pair, proxy)
-        # Whoever comes first: each is given a token that was never given.
+        # Whichever comes first: each is given a token that was never given.
         racing = [in_thread(partial(each.locks.acquire, "eve", "db:lost", "shared", lease=LEASE)) for each in others]
         tokens = [future.result(60).token for future in racing]
         assert len(set(tokens)) == len(tokens)

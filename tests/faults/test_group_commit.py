@@ -12,9 +12,10 @@ import pytest
 
 from headgate.calls.deadlines import within
 from headgate.core.errors import BadValue, StoreUnavailable
-from headgate.stores.sql.dialects.sqlite import Sqlite
-from headgate.stores.sql.engine import Database, Duplicate, Transaction
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.database.transaction import Duplicate, Transaction
+from headgate.stores.sql.dialects.sqlite.dialect import Sqlite
 from tests.waiting import PATIENT_OPTIONS, until
 
 ADD = Statement("A row.", "insert into kept (name, size) values (:name, zeroblob(:size))")
@@ -194,7 +195,7 @@ def test_a_bulk_call_shares_its_commit_with_nobody(crowd: Crowd) -> None:
     assert crowd.names == ["a", "b", "bulk", "c"]
 
 
-def test_calls_of_an_interrupted_leader_are_told_that_their_outcome_is_unknown(crowd: Crowd) -> None:
+def test_calls_of_an_interrupted_leader_learn_that_their_outcome_is_unknown(crowd: Crowd) -> None:
     with crowd.gathering(2) as send:
         leader = send(add_and_fail("a", KeyboardInterrupt()))
         other = send(add("b"))

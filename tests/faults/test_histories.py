@@ -156,7 +156,7 @@ def duplicated_token(ops: list[Op]) -> list[Op]:
 
 
 def lost_release(ops: list[Op]) -> list[Op]:
-    """A release was confirmed, and the lock is still in the way, long before its lease ends."""
+    """A release was confirmed, and the lock is still in the way, long before its lease expires."""
     return added(ops, op("d", "acquire", 22.5, FAIL, mode="shared"))
 
 

@@ -1,4 +1,4 @@
-"""History moves from ZooKeeper to a database: told as before at every moment, whoever dies, and however many move."""
+"""History moves from ZooKeeper to a database: readable at every moment, no matter who dies, and however many move."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -9,9 +9,9 @@ import pytest
 
 from headgate import Gate, LockLost, LockRefused
 from headgate.core.history import Entry
-from headgate.core.queue import NewJob
+from headgate.core.queue.model import NewJob
 from headgate.service.history import History
-from headgate.stores.zookeeper.history_folders import HistoryFolders
+from headgate.stores.zookeeper.history.folders import HistoryFolders
 from tests.conftest import SQL_STORES, fresh_store
 from tests.faults.conftest import Report
 from tests.faults.mover import KEPT_FOLDERS, joined, move_all, shrink
@@ -48,7 +48,7 @@ def gate(place: Place) -> Iterator[Gate]:
 
 
 def live(gate: Gate) -> tuple[str, int]:
-    """Something of everything that the history tells of, in many folders. Gives a lock that was broken."""
+    """Something of everything that the history reports, in many folders. Returns a lock that was broken."""
     for number in range(8):
         for resource in RESOURCES:
             lock = gate.locks.acquire(CLIENTS[number % 2], resource, "write")
@@ -113,7 +113,7 @@ def in_zookeeper(gate: Gate) -> list[int]:
 
 
 @pytest.mark.parametrize("place", SQL_STORES, indirect=True)
-def test_what_was_moved_is_told_as_before(gate: Gate, place: Place) -> None:
+def test_moved_history_is_reported_as_before(gate: Gate, place: Place) -> None:
     broken = live(gate)
     since = gate.history(limit=20)[-1].at
     before, there = everything(gate, since), in_zookeeper(gate)

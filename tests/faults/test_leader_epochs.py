@@ -1,4 +1,4 @@
-"""Three ZooKeeper servers whose leader is killed: a lease begins anew with the next leader, and still ends."""
+"""Three ZooKeeper servers whose leader is killed: a lease starts again with the next leader, and still ends."""
 
 import time
 
@@ -10,7 +10,7 @@ from tests.waiting import until
 LEASE = 2.0
 
 
-def test_a_lease_begins_anew_with_a_new_leader_and_then_runs_out(zookeeper_ensemble: ZooKeeperEnsemble) -> None:
+def test_a_lease_starts_again_with_a_new_leader_and_then_expires(zookeeper_ensemble: ZooKeeperEnsemble) -> None:
     with headgate.connect(zookeeper_ensemble.fresh(), answer_within="20") as gate:
         lock = gate.locks.acquire("a", "r", "write", lease=LEASE)
         end = time.monotonic() + LEASE

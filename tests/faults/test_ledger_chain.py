@@ -103,7 +103,7 @@ def untrue_life(chunk: tuple[str, str], entries: list[Entry], witness: ChainWitn
     if successful is None or not successful.may_be_done:
         yield f"{chunk}: the success with token {entries[-1].token} is not what was heard: {successful}"
     if any(each.success and each.accepted and token != entries[-1].token for token, each in tries.items()):
-        yield f"{chunk}: a success that was accepted is not told: {tries}"
+        yield f"{chunk}: an accepted success is not recorded: {tries}"
 
 
 def early_claims(chunk: tuple[str, str], lives: dict[tuple[str, str], list[Entry]]) -> Iterator[str]:

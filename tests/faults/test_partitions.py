@@ -30,7 +30,7 @@ PLAN = Plan(30, 0.5, 4.0, 1500) if FULL else Plan(2, 1.0, 1.5, 100)
 MEMBER_PLAN = Plan(30, 1.0, 6.0, 1500) if FULL else Plan(2, 2.5, 3.5, 100)
 #: Services and clients here answer in the time that is promised.
 PROMPT = {"HEADGATE_ANSWER_WITHIN": f"{DEFAULT_OPTIONS.answer_within:g}"}
-#: Beyond `answer_within`: what scheduling adds. On a busy machine more, as a process beside tells (`usual_call`).
+#: Beyond `answer_within`: what scheduling adds. On a busy machine more: another process measures it (`usual_call`).
 MARGIN_SECONDS = 2.0
 #: Chunks for the time around each partition.
 CHUNKS = 60
@@ -51,7 +51,7 @@ class Bench:
         self, network: Network, urls: Urls, store_url: str, plan: Plan = PLAN, *, strict: bool = False
     ) -> None:  # fmt: skip
         """Partition after partition. `strict`: leases end by one clock alone; where a service that was away or a new
-        leader lets them begin anew, nobody outside knows when they are over for certain.
+        leader lets them start again, nobody outside knows when they are over for certain.
         """
         ledger = not store_url.startswith("zookeeper")
         seed = time.time_ns() % 2**32

@@ -12,7 +12,7 @@ from tests.fresh import scheme
 
 R = "paused:1"
 LEASE = 1.0
-#: From waking up until the holder has been told. The promise is one second; a loaded machine may take that long
+#: From waking up until the holder is notified. The promise is one second; a loaded machine may take that long
 #: merely to schedule the process, so this much is added.
 SLACK_SECONDS = 1.0
 

@@ -9,7 +9,7 @@ import pytest
 
 import headgate
 from headgate import Gate, LockRefused
-from headgate.stores.sql.locks import SqlLocks
+from headgate.stores.sql.locks.store import SqlLocks
 from tests.poolers import PgBouncer
 from tests.servers import Unavailable
 from tests.shared_servers import Servers, cannot_be_had
@@ -52,7 +52,7 @@ def in_threads(work: Callable[[int], None]) -> None:
 
 
 def test_locks_live_through_the_pooler(gate: Gate) -> None:
-    """Granted in one trip and the careful way, renewed, upgraded, waited for: no error of the driver shows."""
+    """Granted in one trip and the slow path, renewed, upgraded, waited for: no error of the driver shows."""
     inside: list[int] = []
 
     def live(number: int) -> None:

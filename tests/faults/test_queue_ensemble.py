@@ -11,7 +11,7 @@ import pytest
 import headgate
 from headgate import Gate, StoreUnavailable
 from headgate.core.history import Entry
-from headgate.core.states import BATCH, INGEST_JOB
+from headgate.core.tables.states import BATCH, INGEST_JOB
 from tests.ensemble import ZooKeeperEnsemble
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Child, Zygote

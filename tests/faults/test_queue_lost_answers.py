@@ -7,8 +7,8 @@ import pytest
 
 import headgate
 from headgate import Gate
-from headgate.core.queue import Item
-from headgate.stores.sql.statement import Statement
+from headgate.core.queue.model import Item
+from headgate.stores.sql.database.sql_text import Statement
 from tests.contract.queue_steps import (
     PROFILE,
     WHY,
@@ -48,7 +48,7 @@ ACTS: dict[str, tuple[Prepare, Act, int]] = {
         lambda gate: (batch_in(gate.queue, "reporting"), taken_batch(gate.queue, "reporting"))[1],
         lambda gate, batch: gate.queue.fire(batch, "finish", WHY).state, 1,
     ),
-    "give back": (
+    "give_back": (
         lambda gate: (job_in(gate.queue, "pending"), taken_job(gate.queue))[1],
         lambda gate, job: gate.queue.give_back(job, WHY), 0,
     ),

@@ -1,4 +1,4 @@
-"""Renewing and changing a lock at the same moment: the holder is not told that a lock is lost which it holds."""
+"""Renewing and changing a lock at the same moment: the holder is not notified of a loss while it holds the lock."""
 
 import threading
 from pathlib import Path

@@ -20,7 +20,7 @@ from tests.servers import PrivateServer
 KILLS = 10 if FULL else 2
 POWER_CUTS = 200 if FULL else 20
 RESOURCES = [f"busy:{number}" for number in range(4)]
-#: Who does what: take and give back persistent locks; keep one; keep one with a lease.
+#: Who does what: take and release persistent locks; keep one; keep one with a lease.
 CREW = ["labour", "labour", "labour", "labour", "keep", "keep", "hold"]
 #: To be seen working again after the server answers; reconnecting may back off for a few seconds.
 BACK_SECONDS = 30.0
@@ -28,7 +28,7 @@ BACK_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Ledger:
-    """What the store has acknowledged, as the workers tell it."""
+    """What the store has acknowledged, as the workers report it."""
 
     held: dict[str, int] = field(default_factory=dict)
     #: A release that was asked for, and whose answer is not there: it may be held or not.
@@ -64,7 +64,7 @@ class Ledger:
 
 
 class Crew:
-    """Several workers, and the ledger of what they were told."""
+    """Several workers, and the ledger of the answers that they got."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -208,7 +208,7 @@ def test_writers_of_a_file_killed_in_their_transactions(tmp_path: Path, processe
 
 
 def cut_power(processes: Zygote, path: Path, chance: random.Random, clients: list[str]) -> Ledger:
-    """Four writers, all killed at once while one is within a transaction; what they had been told."""
+    """Four writers, all killed at once while one is within a transaction; the answers that they got."""
     crew = Crew()
     children = [
         processes.spawn(
@@ -248,10 +248,10 @@ def has_hot_journal(path: Path) -> bool:
 
 
 def assert_acknowledged(gate: Gate, ledger: Ledger, clients: list[str]) -> int:
-    """All that was acknowledged is there; beyond it, at most the one lock that each writer was about to be told of.
+    """All that was acknowledged is there; beyond it, at most the one lock whose answer each writer was waiting for.
 
     A writer of an earlier round that was killed while it waited keeps its place for a while, and may be handed a lock:
-    on trial, so with an end, although it had asked for a persistent one. Gives how many of these there are.
+    on trial, so with an end, although it had asked for a persistent one. Returns how many of these there are.
     """
     locks = gate.locks.list()
     assert ledger.held.items() <= {lock.id: lock.token for lock in locks}.items()

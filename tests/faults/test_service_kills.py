@@ -50,7 +50,7 @@ def test_a_service_that_is_killed_loses_nothing_and_does_nothing_twice(
 
 @pytest.mark.torture
 @pytest.mark.timeout(1800 if FULL else 300)
-def test_one_of_two_replicas_is_killed_and_callers_go_on(
+def test_callers_continue_when_one_of_two_replicas_is_killed(
     processes: Zygote, report: Report, servers: Servers, tmp_path: Path
 ) -> None:
     """Two services on one store behind HAProxy, each killed in turn under eight callers."""
@@ -74,7 +74,7 @@ def prepare(url: str, plan: Plan) -> None:
 
 
 def besiege(siege: Siege, url: str, report: Report) -> None:
-    """Run it; then everything that callers were told is kept, once, and nothing else is."""
+    """Run it; then everything that callers got is kept, once, and nothing else is."""
     began = time.monotonic()
     siege.run()
     witness = siege.witness
@@ -91,26 +91,26 @@ def besiege(siege: Siege, url: str, report: Report) -> None:
 
 
 def untrue_locks(gate: Gate, witness: SiegeWitness) -> Iterator[str]:
-    """Every grant was told to somebody, once; what was told is kept, and nothing is held any more."""
+    """Every grant was returned to one client, once, and is kept; nothing is held any more."""
     granted = Counter((each.resource, each.token) for each in whole_history(gate) if each.event == "grant")
     told = Counter((span.resource, span.token) for span in witness.spans if span.resource.startswith(LOCKS))
-    yield from (f"told, and not kept: {each}" for each in told - granted)
-    yield from (f"kept, and told to nobody: {each}" for each in granted - told)
+    yield from (f"returned, and not kept: {each}" for each in told - granted)
+    yield from (f"kept, and returned to nobody: {each}" for each in granted - told)
     yield from (f"still held: {lock}" for lock in gate.locks.list())
 
 
 def untrue_claims(gate: Gate, witness: SiegeWitness) -> Iterator[str]:
-    """Every claim was told to somebody, once; every success that was accepted is kept, and no chunk has two."""
+    """Every claim was returned to one worker, once; every accepted success is kept, and no chunk has two."""
     history = gate.history(noun="chunk", limit=ALL)
     claimed = Counter(each.token for each in history if each.event == "claim")
     told = Counter(each.token for tries in witness.tries.values() for each in tries)
-    yield from (f"claimed, and told to nobody: {each}" for each in claimed - told)
-    yield from (f"told, and not claimed: {each}" for each in told - claimed)
+    yield from (f"claimed, and returned to nobody: {each}" for each in claimed - told)
+    yield from (f"returned, and not claimed: {each}" for each in told - claimed)
     done = Counter((each.job, each.resource, each.token) for each in history if each.event == "success")
     yield from (f"done more than once: {each}" for each, count in done.items() if count > 1)
     tokens = {token for _, _, token in done}
     accepted = {each.token for tries in witness.tries.values() for each in tries if each.success and each.accepted}
-    yield from (f"told that it is done, and it is not: {each}" for each in accepted - tokens)
+    yield from (f"accepted, and not done: {each}" for each in accepted - tokens)
     yield from (f"done, though it was refused: {each}" for each in tokens - accepted)
 
 
@@ -120,5 +120,5 @@ def untrue_batches(gate: Gate, witness: SiegeWitness) -> Iterator[str]:
     told = set(witness.batches.values())
     if len(told) != len(witness.batches):
         yield "two keys gave one batch"
-    yield from (f"told, and not kept: {each}" for each in told - kept)
-    yield from (f"kept, and told to nobody: {each}" for each in kept - told)
+    yield from (f"returned, and not kept: {each}" for each in told - kept)
+    yield from (f"kept, and returned to nobody: {each}" for each in kept - told)

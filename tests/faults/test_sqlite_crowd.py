@@ -10,7 +10,7 @@ import pytest
 
 import headgate
 from headgate import StoreUnavailable
-from headgate.service import waiting
+from headgate.service.locks import waiting
 from tests.contract.steps import PATIENCE, granted, in_thread
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Zygote

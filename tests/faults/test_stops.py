@@ -176,7 +176,7 @@ def silent_at(name: str, cut: Cut, gates: tuple[Gate, Gate], proxy: Proxy, timed
 
 
 def freed(timed: Timed, others: Callable[[], object], resource: str) -> None:
-    """Whatever became of it, the resource answers again: granted, or refused since it is held."""
+    """Whatever happened to it, the resource answers again: granted, or refused since it is held."""
     until(lambda: timed.call(others), f"{resource} to be usable", FREE_SECONDS)
 
 

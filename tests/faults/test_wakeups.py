@@ -1,4 +1,4 @@
-"""Wake-ups between processes: they arrive without polling, and none is lost for long, whoever is killed or stopped."""
+"""Wake-ups between processes: they arrive without polling, and none is lost for long, whatever is killed or stopped."""
 
 import itertools
 import threading

@@ -45,12 +45,12 @@ class Told:
         return [text.partition(":")[0] for text in self.witness.verdict()]
 
 
-def test_one_after_the_other_is_well() -> None:
+def test_holders_in_turn_are_accepted() -> None:
     told = Told().enter("a", "exclusive", 1, 1, 5).leave("a", 2, 5).enter("b", "exclusive", 2, 2.5, 7)
     assert told.kinds() == []
 
 
-def test_readers_together_are_well() -> None:
+def test_concurrent_readers_are_accepted() -> None:
     assert Told().enter("a", "shared", 1, 1, 5).enter("b", "shared", 2, 2, 6).kinds() == []
 
 
@@ -72,18 +72,18 @@ def test_a_killed_holder_is_not_live() -> None:
     assert told.witness.next_grant(dead) == 0.5
 
 
-def test_a_renewal_that_comes_to_light_later_counts() -> None:
+def test_a_renewal_that_is_recorded_later_counts() -> None:
     """When b entered nothing spoke against it; then a said that it had renewed."""
     told = Told().enter("a", "exclusive", 1, 1, 2).enter("b", "exclusive", 2, 2.1, 6)
     assert told.leave("a", 4, 5).kinds() == ["overlap"]
 
 
-def test_a_token_that_was_given_twice_is_seen() -> None:
+def test_a_token_issued_twice_is_detected() -> None:
     told = Told().enter("a", "exclusive", 1, 1, 2).leave("a", 1.5, 2).enter("b", "exclusive", 1, 1.55, 3)
     assert told.kinds() == ["token given twice", "token went back"]
 
 
-def test_a_token_that_went_back_is_seen() -> None:
+def test_a_decreasing_token_is_detected() -> None:
     told = Told().enter("a", "exclusive", 5, 1, 2).leave("a", 1.5, 2).enter("b", "exclusive", 4, 3, 5)
     assert told.kinds() == ["token went back"]
 
@@ -100,13 +100,13 @@ def test_a_writer_is_too_late_after_a_reader() -> None:
     assert not told.write("a", 1, 2)
 
 
-def test_a_stale_write_that_was_accepted_is_seen() -> None:
+def test_an_accepted_stale_write_is_detected() -> None:
     told = Told(fenced=False).enter("a", "exclusive", 1, 1, 2).enter("b", "exclusive", 2, 3, 6)
     assert told.write("a", 1, 2)
     assert told.kinds() == ["stale write accepted"]
 
 
-def test_a_loss_before_the_deadline_is_seen() -> None:
+def test_a_loss_before_the_deadline_is_detected() -> None:
     assert Told().enter("a", "exclusive", 1, 1, 5).lost("a", 3, 5).kinds() == ["unexplained loss"]
     assert Told().enter("a", "exclusive", 1, 1, 5).lost("a", 5.1, 5).kinds() == []
 
@@ -117,28 +117,28 @@ def test_a_holder_that_the_machine_starved_is_counted() -> None:
     assert told.witness.counts.starved == 1
 
 
-def test_a_newcomer_with_an_older_token_is_seen_by_what_it_lets_pass() -> None:
+def test_a_new_holder_with_an_older_token_is_detected_by_the_writes_it_allows() -> None:
     """The register turns the true holder away and lets the stale one write: seen without trusting the register."""
     told = Told().enter("a", "exclusive", 9, 1, 2).enter("b", "exclusive", 4, 3, 6, asked=0.5)
     assert told.write("a", 9, 2)
     assert told.kinds() == ["stale write accepted"]
 
 
-def test_who_never_was_a_live_holder_makes_nobody_stale() -> None:
+def test_a_client_that_never_held_the_lock_makes_no_token_stale() -> None:
     """It was stopped while it asked, and its deadline had passed when the answer was there."""
     told = Told().enter("b", "exclusive", 2, 3, 6).enter("a", "exclusive", 1, 4, 2)
     assert told.write("b", 2, 6)
     assert "stale write accepted" not in told.kinds()
 
 
-def test_who_comes_too_late_to_enter_makes_nobody_stale() -> None:
+def test_a_holder_that_enters_too_late_makes_no_token_stale() -> None:
     """a was granted first and stopped before it could say so; b has long been let in, and writes on."""
     told = Told().enter("b", "exclusive", 2, 3, 6).enter("a", "exclusive", 1, 1, 2)
     assert told.write("b", 2, 6)
     assert told.kinds() == []
 
 
-def test_a_loss_of_who_was_stopped_is_explained() -> None:
+def test_the_loss_of_a_stopped_holder_is_explained() -> None:
     told = Told().enter("a", "exclusive", 1, 1, 5)
     told.witness.stopped("a", 2)
     told.witness.resumed("a", 6)
@@ -153,7 +153,7 @@ def test_a_loss_of_who_was_stopped_is_explained() -> None:
         pytest.param(True, True, {"overlap"}, id="holder ignores its lease"),
     ],
 )
-def test_a_planted_bug_is_seen(
+def test_a_planted_bug_is_detected(
     processes: Zygote, tmp_path: Path, fenced: bool, ignores_lease: bool, expected: set[str]
 ) -> None:
     """A writer is stopped past its lease, another one takes over, the first wakes up and writes without looking."""

@@ -1,13 +1,13 @@
 """An independent witness outside the store: who said that it holds what, from when to when, and what was written.
 
-Every holder tells the witness over its own channel: `enter` (it has just been granted a lock), `claim` (until when it
-may rely on the lock), `write`, `leave` (it is about to release) and `lost` (it was told so). The witness never asks
-the store. It runs in the process that kills and stops the holders, so it knows by itself who is alive. All
-times are CLOCK_BOOTTIME, which is one for all processes of the machine.
+Every holder reports to the witness over its own channel: `enter` (it has just been granted a lock), `claim` (until
+when it may rely on the lock), `write`, `leave` (it is about to release) and `lost` (it was notified). The witness
+never asks the store. It runs in the process that kills and stops the holders, so it knows which ones are alive. All
+times are CLOCK_BOOTTIME, which all processes of the machine share.
 
 **Live holder.** A lock with a lease promises exclusion up to the holder's own deadline (`Hold.deadline`: when the last
 good renewal was *sent*, plus the lease), and not beyond. So a process is a live holder of a lock from the moment that
-its acquire returned until the first of: it said `leave` (stamped before it asks for the release); it was told that
+its acquire returned until the first of: it said `leave` (stamped before it asks for the release); it was notified that
 the lock is lost; its own deadline, by the newest claim that it made; its death. A process that is killed, or
 stopped past its lease, is hence no live holder after its deadline, whatever it believes when it wakes up. No slack
 is added anywhere: the product's deadline has to be right for itself.
@@ -23,7 +23,7 @@ What is checked, over everything that was seen (`verdict`):
   been a live holder, in a mode that does not agree, since a later moment than the one who wrote. (By the register's
   own rule this could not be seen: it would call the newcomer with the wrong token late.) Somebody who was granted
   earlier, or never was a live holder, and only says so late, because it was stopped, makes nobody stale.
-* **unexplained loss**: nobody is told by the store that its lock is lost while its own deadline is still ahead, unless
+* **unexplained loss**: no holder is notified of a loss while its own deadline is still ahead, unless
   it was stopped meanwhile. A holder that was never stopped and yet saw its own deadline pass was starved by the
   machine: these are counted (`starved`), and the test says how many may be.
 * **error**: a worker saw an error other than LockRefused, LockLost and StoreUnavailable. How often the store did not
@@ -57,7 +57,7 @@ class Span:
     until: float
     #: False: the same grant goes on in another mode.
     fresh: bool = True
-    #: When it left, was told that it is lost, or died.
+    #: When it left, was notified of its loss, or died.
     ended: float = math.inf
 
     @property
@@ -86,7 +86,7 @@ class Span:
 
 @dataclass(slots=True)
 class Register:
-    """What a resource that compares tokens does: it refuses whoever is older than what it has seen."""
+    """What a resource that compares tokens does: it refuses tokens older than the newest it has seen."""
 
     fenced: bool = True
     newest: int = 0
@@ -146,13 +146,13 @@ class Witness:
     # ------------------------------------------------------------------ seeing
 
     def hear(self, worker: str, message: Message) -> Message | None:
-        """Take note of what a worker says. Gives the answer, where it waits for one."""
+        """Take note of what a worker says. Returns the answer, where it waits for one."""
         handler = getattr(self, "_hear_" + message["kind"])
         answer: Message | None = handler(worker, message)
         return answer
 
     def killed(self, worker: str, at: float) -> list[DeadHold]:
-        """The worker is dead, and everything that it had said was heard. Gives the locks that it left behind."""
+        """The worker is dead, and everything that it had said was heard. Returns the locks that it left behind."""
         left = [span for span in self.held_by(worker) if span.until > at]
         for span in self.held_by(worker):
             span.ended = at
@@ -182,7 +182,7 @@ class Witness:
         self.counts.refusals += 1
 
     def _hear_unanswered(self, worker: str, _message: Message) -> None:
-        """The store did not answer in time; nobody knows what became of it, and the worker counts on nothing."""
+        """The store did not answer in time; nobody knows what happened to it, and the worker counts on nothing."""
         self.waiting.pop(worker, None)
         self.counts.unanswered += 1
 

@@ -15,12 +15,12 @@ from tests.faults.processes import Channel
 PRELOADED = (
     "alembic.command",
     "headgate",
-    "headgate.stores.sql.dialects.mysql",
-    "headgate.stores.sql.dialects.postgresql",
-    "headgate.stores.sql.dialects.sqlite",
+    "headgate.stores.sql.dialects.mysql.dialect",
+    "headgate.stores.sql.dialects.postgresql.dialect",
+    "headgate.stores.sql.dialects.sqlite.dialect",
     "headgate.stores.sql.store",
-    "headgate.stores.sql.migrations.runner",
-    "headgate.stores.sql.questions",
+    "headgate.stores.sql.migrations.upgrade",
+    "headgate.stores.sql.locks.questions",
     "headgate.stores.zookeeper.store",
     "headgate.gate",
     "kazoo.client",
@@ -60,7 +60,7 @@ def run(order: dict[str, object], descriptor: int) -> None:
     try:
         module, _, function = str(order["work"]).partition(":")
         getattr(importlib.import_module(module), function)(channel, **order["arguments"])  # type: ignore[arg-type]
-    except BaseException:  # noqa: BLE001 - the test is told, whatever it is
+    except BaseException:  # noqa: BLE001 - the test gets every error
         channel.send("crash", text=traceback.format_exc())
         os._exit(1)
     os._exit(0)

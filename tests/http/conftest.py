@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 import headgate
 from headgate import Gate
-from headgate.http.limits import Limits
-from headgate.http.server import Server
+from headgate.http.limits.bounds import Limits
+from headgate.http.port.server import Server
 from headgate.http.service import Service
 
 

@@ -10,7 +10,7 @@ import httpx2
 
 import headgate
 from headgate import Gate
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from headgate.http.service import Service
 
 
@@ -46,7 +46,7 @@ def two_replicas(url: str, **settings: str) -> Iterator[tuple[Replica, Replica]]
 
 
 def contents(url: str) -> dict[str, list[Any]]:
-    """Everything that a SQLite store holds, but for the records of requests and what tells when somebody was here."""
+    """Everything that a SQLite store holds, except the records of requests and of presence."""
     with closing(sqlite3.connect(Path(url.removeprefix("sqlite:///")))) as store:
         names = [name for (name,) in store.execute("select name from sqlite_master where type = 'table'")]
         kept = [

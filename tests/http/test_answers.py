@@ -1,4 +1,4 @@
-"""What is answered: errors as they were, who holds a busy resource, the status, and what Prometheus is told."""
+"""Responses: errors, the holder of a busy resource, the status, and the metrics for Prometheus."""
 
 import inspect
 import json
@@ -14,17 +14,17 @@ import httpx2
 import pytest
 
 from headgate import Gate
-from headgate.client.connection import Connection
+from headgate.client.connection import ServiceConnection
 from headgate.client.errors import raise_problem
 from headgate.core import errors
-from headgate.core.claims import Verdict
+from headgate.core.access.scopes import ROLES
 from headgate.core.errors import HeadgateError
-from headgate.core.locks import Blocker, Mode, Request, Want
-from headgate.core.scopes import ROLES
-from headgate.http.direct import Direct
+from headgate.core.ledger.verdicts import Verdict
+from headgate.core.locks.model import Blocker, Mode, Request, Want
+from headgate.http.api.direct import Direct
 from headgate.http.errors import problem_of, status_of
 from headgate.http.metrics import KNOWN
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from tests.http.conftest import Bounded, Tokens
 from tests.waiting import until
 
@@ -89,7 +89,7 @@ def test_the_status_has_the_form_of_the_ids(gate: Gate, with_scopes: Tokens) -> 
 
 @pytest.fixture
 def told(bounded: Callable[..., Bounded]) -> list[str]:
-    """What Prometheus is told after something of every kind has happened."""
+    """The metrics after one event of every kind."""
     service = bounded()
     gate, client = service.gate, service.client("read")
     client.get("/metrics")  # What happens from now on is counted.
@@ -109,7 +109,7 @@ def told(bounded: Callable[..., Bounded]) -> list[str]:
     return found
 
 
-def test_prometheus_is_told_of_locks_claims_failures_ages_and_times(told: list[str]) -> None:
+def test_metrics_cover_locks_claims_failures_ages_and_times(told: list[str]) -> None:
     for line in (
         'headgate_locks_held{mode="exclusive"}',
         "headgate_locks_waited 0.0",
@@ -126,13 +126,13 @@ def test_prometheus_is_told_of_locks_claims_failures_ages_and_times(told: list[s
     assert float(count.split()[1]) > 0
 
 
-def test_every_metric_is_known_and_every_known_one_is_told(told: list[str]) -> None:
+def test_every_metric_is_known_and_every_known_one_is_reported(told: list[str]) -> None:
     kinds = {line.split()[2]: line.split()[3] for line in told if line.startswith("# TYPE")}
     own = {name: kind for name, kind in kinds.items() if not name.endswith("_created")}
     assert own == {each.shown: each.kind.__name__.lower() for each in KNOWN}
 
 
-def test_an_operation_that_is_not_there_is_told_so(admin: httpx2.Client) -> None:
+def test_an_operation_that_is_not_there_is_reported(admin: httpx2.Client) -> None:
     nowhere = admin.get("/v1/nothing").json()
     assert (nowhere["type"], nowhere["detail"][:32]) == ("urn:headgate:not-found", "there is nothing at /v1/nothing;")
     answer = admin.put("/v1/locks")
@@ -155,7 +155,7 @@ def test_an_operation_that_is_not_there_is_told_so(admin: httpx2.Client) -> None
         (b"", 422, "body: Field required"),
     ],
 )
-def test_a_body_that_cannot_be_read_is_told_so(admin: httpx2.Client, body: bytes, status: int, told: str) -> None:
+def test_a_body_that_cannot_be_read_is_reported(admin: httpx2.Client, body: bytes, status: int, told: str) -> None:
     answer = admin.post("/v1/locks", content=body, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["detail"][: len(told)]) == (status, told)
 
@@ -183,7 +183,7 @@ def test_a_body_that_is_not_said_to_be_json_is_not_read(admin: httpx2.Client) ->
     ],
     ids=["too many digits", "too large", "infinity", "no number", "half a character", "a NUL", "its bytes", "too deep"],
 )
-def test_what_cannot_be_kept_or_answered_is_refused(admin: httpx2.Client, value: bytes) -> None:
+def test_values_that_cannot_be_stored_are_refused(admin: httpx2.Client, value: bytes) -> None:
     begun = b'{"profile": "p", "submitter": "s", "payload_url": "https://x.org", "metadata": {"n": '
     answer = admin.post("/v1/batches", content=begun + value + b"}}", headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
@@ -197,7 +197,7 @@ def test_a_backslash_before_zeros_is_no_nul(admin: httpx2.Client) -> None:
     assert (answer.status_code, answer.json()["locks"][0]["client"]) == (201, r"\u0000")
 
 
-def test_what_breaks_is_found_in_the_log_by_the_id_that_the_caller_is_told(
+def test_an_internal_error_is_found_in_the_log_by_the_id_in_the_response(
     admin: httpx2.Client, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     def breaks() -> None:
@@ -213,7 +213,7 @@ def test_what_breaks_is_found_in_the_log_by_the_id_that_the_caller_is_told(
     with caplog.at_level("INFO", "headgate"):
         answer = admin.get("/v1/breaks")
         own = answer.headers["x-request-id"]
-        until(lambda: "http.request" in told(own), "it to be told")
+        until(lambda: "http.request" in told(own), "the log line")
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:headgate:internal-error")
     assert "raise RuntimeError" in told(own)["http.broken"]["trace"]
     assert told(own)["http.request"]["status"] == 500
@@ -230,21 +230,21 @@ def test_what_breaks_is_found_in_the_log_by_the_id_that_the_caller_is_told(
         (403, b'{"type": "https://a.proxy/no", "detail": "not from there"}', errors.NotAllowed),
     ],
 )
-def test_what_a_proxy_or_another_version_answers_is_an_error_of_ours(
+def test_unexpected_responses_of_a_proxy_become_headgate_errors(
     status: int, content: bytes, kind: type[HeadgateError]
 ) -> None:
     with pytest.raises(kind):
         raise_problem("http://x", httpx2.Response(status, content=content), None)
 
 
-def test_a_page_in_place_of_an_answer_is_told_as_such(server: Server, gate: Gate) -> None:
-    connection = Connection(server.url + "/sign-in?next=", gate.tokens.new("a test", ["read"]).token)
+def test_a_page_in_place_of_an_answer_is_reported_as_such(server: Server, gate: Gate) -> None:
+    connection = ServiceConnection(server.url + "/sign-in?next=", gate.tokens.new("a test", ["read"]).token)
     with closing(connection), pytest.raises(errors.StoreUnavailable, match="without JSON"):
         connection.get("about")
 
 
-def test_a_connection_that_was_closed_here_is_told_as_such(server: Server, gate: Gate) -> None:
-    connection = Connection(server.url, gate.tokens.new("a test", ["read"]).token)
+def test_a_connection_that_was_closed_here_is_reported_as_such(server: Server, gate: Gate) -> None:
+    connection = ServiceConnection(server.url, gate.tokens.new("a test", ["read"]).token)
     with closing(connection):
         connection.get("about")
     with pytest.raises(errors.StoreUnavailable, match="this client has closed"):
@@ -252,7 +252,7 @@ def test_a_connection_that_was_closed_here_is_told_as_such(server: Server, gate:
 
 
 def test_a_connection_is_opened_by_many_threads_at_once(server: Server, gate: Gate) -> None:
-    connection = Connection(server.url, gate.tokens.new("a test", ["read"]).token)
+    connection = ServiceConnection(server.url, gate.tokens.new("a test", ["read"]).token)
     begin = threading.Barrier(8)
 
     def ask(_number: int) -> str:

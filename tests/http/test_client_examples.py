@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from headgate import Gate
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from tests.waiting import until
 
 CLIENTS = Path(__file__).parents[2] / "examples/clients"

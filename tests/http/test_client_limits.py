@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from headgate.client import connection
-from headgate.client.connection import Connection
+from headgate.client.connection import ServiceConnection
 from headgate.core.errors import StoreUnavailable
 from headgate.stores.options import StoreOptions
 
@@ -36,7 +36,7 @@ def keep_silent(link: socket.socket, over: threading.Event) -> None:
 
 
 def trickle(link: socket.socket, over: threading.Event) -> None:
-    """Answer a byte at a time, for ever."""
+    """Answer a byte at a time, forever."""
     link.recv(65536)
     link.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n")
     while not over.wait(0.1):
@@ -98,7 +98,7 @@ def test_a_call_ends_at_its_limit_however_it_is_delayed(
     listen: Callable[..., Listener], treatments: tuple[Treatment, ...]
 ) -> None:
     listener = listen(*treatments)
-    asking = Connection(listener.url, "", StoreOptions(answer_within=ANSWER_WITHIN))
+    asking = ServiceConnection(listener.url, "", StoreOptions(answer_within=ANSWER_WITHIN))
     began = time.monotonic()
     with pytest.raises(StoreUnavailable) as raised:
         asking.send("POST", "locks", body={}, request_id="r-1")
@@ -112,7 +112,7 @@ def test_a_call_ends_at_its_limit_however_it_is_delayed(
 def test_a_request_that_may_have_taken_effect_is_not_reported_as_never_sent(listen: Callable[..., Listener]) -> None:
     """The answer to the first attempt is lost, and the second finds nobody: nobody knows whether it was done."""
     listener = listen(take_and_leave)
-    asking = Connection(listener.url, "", StoreOptions(answer_within=ANSWER_WITHIN))
+    asking = ServiceConnection(listener.url, "", StoreOptions(answer_within=ANSWER_WITHIN))
     with pytest.raises(StoreUnavailable) as raised:
         asking.send("POST", "locks", body={}, request_id="r-1")
     asking.close()

@@ -5,10 +5,10 @@ import socket
 import httpx2
 
 from headgate import Gate
-from headgate.cli.services import services_here
+from headgate.cli.service.found import services_here
 from headgate.core.daemons import Daemon
-from headgate.http.server import Server
-from headgate.service.identity import owner
+from headgate.http.port.server import Server
+from headgate.service.access.identity import owner
 from tests.http.conftest import Tokens
 
 

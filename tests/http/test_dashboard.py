@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
 import click
@@ -17,18 +17,19 @@ import pytest
 import headgate
 from headgate import Gate
 from headgate.cli.tree import root
-from headgate.core.inventory import Kind as MessageKind
-from headgate.core.inventory import Message
-from headgate.core.ledger import Kind, Row
-from headgate.core.machine import By
-from headgate.core.queue import Place
-from headgate.core.states import CHUNK
-from headgate.http.dashboard import grid, ingest_acts, pages
-from headgate.http.dashboard.chunks import ACTS, Story, allowed
+from headgate.core.inventory import Message, MessageKind
+from headgate.core.ledger.model import Kind, Row
+from headgate.core.queue.model import Place
+from headgate.core.tables.machine import By
+from headgate.core.tables.states import CHUNK
+from headgate.http.dashboard import pages
 from headgate.http.dashboard.frame import STATIC
+from headgate.http.dashboard.ingest import acts as ingest_acts
+from headgate.http.dashboard.pipeline import grid
+from headgate.http.dashboard.pipeline.chunks import ACTS, Story, allowed
 from headgate.http.dashboard.tables import Column, csv_text
 from headgate.http.dashboard.words import absolute, ago, duration, look, short, size
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.database.sql_text import Statement
 from tests.waiting import until
 
 PAGES = [
@@ -47,7 +48,7 @@ KEY = re.compile(r'name="form_key" value="(\w+)"')
 
 
 def test_every_file_with_a_router_is_among_the_pages() -> None:
-    files = [f"{pages.__package__}.{found.name}" for found in iter_modules([str(STATIC.parent)])]
+    files = [found.name for found in walk_packages([str(STATIC.parent)], f"{pages.__package__}.")]
     routers = [router for name in files if (router := getattr(import_module(name), "router", None))]
     assert {id(router) for router in routers} == {id(router) for router in pages.ROUTERS}
 
@@ -72,7 +73,7 @@ def signed_in(server: Any, gate: Gate, *scopes: str) -> Iterator[httpx2.Client]:
         "/locks/abcd-abcdefghijklmnop-abcdefghijkl",
     ],
 )
-def test_nothing_is_shown_to_who_is_not_signed_in(server: Any, path: str) -> None:
+def test_nothing_is_shown_without_signing_in(server: Any, path: str) -> None:
     answer = httpx2.get(server.url + path, trust_env=False)
     assert (answer.status_code, answer.text) == (303, "")
     assert answer.headers["location"].startswith("/sign-in")
@@ -166,7 +167,7 @@ def test_signing_in_from_another_site_is_refused_and_leads_to_no_other_site(serv
             assert answer.headers["location"] == "/", wanted
 
 
-def test_static_files_are_kept_for_ever_under_the_name_of_their_content(server: Any, gate: Gate) -> None:
+def test_static_files_are_kept_forever_under_the_name_of_their_content(server: Any, gate: Gate) -> None:
     page = httpx2.get(f"{server.url}/sign-in", trust_env=False).text
     found = re.findall(r'(?:href|src)="(/static/\w+/[\w.]+)"', page)
     assert len(found) >= 4
@@ -195,7 +196,7 @@ def test_every_act_of_a_person_on_a_chunk_is_a_row_of_the_table() -> None:
 
 
 @pytest.mark.parametrize("act", ["resubmit", "resubmit-downstream"])
-def test_a_living_worker_is_robbed_only_by_who_may_force(server: Any, gate: Gate, act: str) -> None:
+def test_taking_a_chunk_from_a_living_worker_needs_the_force_scope(server: Any, gate: Gate, act: str) -> None:
     for name in (f"{act}-a", f"{act}-b"):
         gate.ledger.define_dataset(name)
     gate.ledger.define_job(f"{act}-make", outputs=[f"{act}-a"])
@@ -261,7 +262,7 @@ def test_lists_are_had_whole_as_files_and_as_json(server: Any, gate: Gate) -> No
         "/ingest/objects.csv?owner=%00",
     ],
 )
-def test_a_file_that_cannot_be_had_is_not_begun(server: Any, gate: Gate, asked: str) -> None:
+def test_a_file_that_cannot_be_downloaded_is_not_begun(server: Any, gate: Gate, asked: str) -> None:
     gate.ledger.define_dataset("listed")
     with signed_in(server, gate, "read") as client:
         assert client.get(asked).status_code == 422
@@ -328,7 +329,7 @@ def test_a_job_that_killed_its_worker_says_so_and_is_released_by_itself(server: 
 FAILING = (("pending", "accept"), ("estimating", "finish"), ("provisioning", "finish"), ("downloading", "fail"))
 
 
-def test_what_is_stuck_leads_the_overview_and_a_failed_job_offers_the_current_profile(server: Any, gate: Gate) -> None:
+def test_alarms_lead_the_overview_and_a_failed_job_offers_the_current_profile(server: Any, gate: Gate) -> None:
     queue = gate.queue
     made = queue.submit("unknown", "ann", "https://example.org/1")
     batch = queue.acquire_batch("pending", after=f"bid{int(made.id[3:]) - 1:010}")

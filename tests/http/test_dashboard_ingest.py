@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate import Batch, Gate
-from headgate.core.queue import IngestJob
+from headgate.core.queue.model import IngestJob
 from tests.http.conftest import Bounded
 from tests.http.test_dashboard import FAILING, KEY, signed_in
 

@@ -12,13 +12,13 @@ import pytest
 
 import headgate.client
 from headgate import Gate
-from headgate.client.connection import Connection
+from headgate.client.connection import ServiceConnection
 from headgate.client.sending import send
 from headgate.core.errors import BadValue
-from headgate.http import description
+from headgate.http.api import description
+from headgate.http.api.handlers import Handlers, Served, repeat_of
 from headgate.http.app import API
-from headgate.http.server import Server
-from headgate.http.serving import Handlers, Served, repeat_of
+from headgate.http.port.server import Server
 from headgate.operations import (
     claims,
     daemons,
@@ -90,7 +90,7 @@ def test_an_operation_is_served_by_its_declaration_and_its_service(with_scopes: 
 
 @pytest.mark.usefixtures("served")
 def test_an_operation_is_asked_for_by_its_declaration(server: Server, gate: Gate) -> None:
-    with closing(Connection(server.url, gate.tokens.new("a client", ["read", "operate"]).token)) as connection:
+    with closing(ServiceConnection(server.url, gate.tokens.new("a client", ["read", "operate"]).token)) as connection:
         assert send(connection, tidy, shelf="a shelf? 50 % ä", most=3, reason="dust", by=None) == 3
         assert send(connection, names) == ["a", "b", "c"]  # Of all pages.
         assert send(connection, names, limit=1) == ["a"]

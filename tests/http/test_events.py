@@ -10,10 +10,10 @@ import pytest
 
 import headgate
 from headgate import Gate
-from headgate.http import feed as feed_file
-from headgate.http.feed import Feed, Listener
-from headgate.http.following import Mark, newest
-from headgate.http.server import Server
+from headgate.http.port.server import Server
+from headgate.http.waiters import feed as feed_file
+from headgate.http.waiters.feed import Feed, FeedListener
+from headgate.http.waiters.following import FeedMark, newest
 from tests.http.conftest import Bounded, Tokens
 
 MANY = 40
@@ -24,7 +24,7 @@ def _data(lines: Lines) -> str:
     return next(line for line in lines if line.startswith("data: "))
 
 
-def test_every_one_of_many_streams_is_told(gate: Gate, with_scopes: Tokens) -> None:
+def test_every_one_of_many_streams_is_served(gate: Gate, with_scopes: Tokens) -> None:
     client = with_scopes("read")
     with ExitStack() as stack:
         streams = [stack.enter_context(client.stream("GET", "/v1/events")) for _ in range(MANY)]
@@ -34,7 +34,7 @@ def test_every_one_of_many_streams_is_told(gate: Gate, with_scopes: Tokens) -> N
         assert all("event:many" in _data(each) for each in lines)
 
 
-def test_a_stream_that_comes_back_is_told_what_it_missed_once(gate: Gate, with_scopes: Tokens) -> None:
+def test_a_stream_that_comes_back_is_sent_what_it_missed_once(gate: Gate, with_scopes: Tokens) -> None:
     client = with_scopes("read")
     with client.stream("GET", "/v1/events") as stays:
         staying = stays.iter_lines()
@@ -50,7 +50,7 @@ def test_a_stream_that_comes_back_is_told_what_it_missed_once(gate: Gate, with_s
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
-def test_what_waits_ends_with_its_token(bounded: Callable[..., Bounded], how: str) -> None:
+def test_waiting_requests_end_with_their_token(bounded: Callable[..., Bounded], how: str) -> None:
     """Revoked in another process, whose gate this service does not have."""
     service = bounded()
     service.gate.ledger.define_dataset("raw")
@@ -110,7 +110,7 @@ def test_a_slow_reader_keeps_nobody_waiting_and_misses_nothing(gate: Gate, monke
     monkeypatch.setattr(feed_file, "PAUSE_SECONDS", 0.01)
     wanted = [f"slow:{number}" for number in range(20)]
 
-    async def read(feed: Feed, listener: Listener, count: int) -> list[str]:
+    async def read(feed: Feed, listener: FeedListener, count: int) -> list[str]:
         found: list[str] = []
         async for text in feed.stream(listener):
             found += [each for each in wanted if f'"{each}"' in text]
@@ -136,11 +136,11 @@ def test_a_slow_reader_keeps_nobody_waiting_and_misses_nothing(gate: Gate, monke
 
 
 def test_a_stream_that_begins_while_nobody_reads_misses_nothing(gate: Gate) -> None:
-    """The reader begins anew, later than the stream: what lies between is read by the stream itself."""
+    """The reader starts again, later than the stream: what lies between is read by the stream itself."""
 
     async def follow() -> str:
         feed, ending = Feed(lambda: gate), asyncio.Event()
-        begun: Mark = await asyncio.to_thread(newest, gate)
+        begun: FeedMark = await asyncio.to_thread(newest, gate)
         await asyncio.to_thread(gate.locks.acquire, "e", "between:1", "shared")
         running = asyncio.create_task(feed.run(ending))
         with feed.listening(begun) as listener:

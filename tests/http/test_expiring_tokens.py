@@ -1,7 +1,7 @@
 """API tokens that expire soon are reported before they do: by the API, to its clients, and on the first page."""
 
 from headgate import Gate, connect
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from tests.http.conftest import Tokens
 
 DAY = 86400.0
@@ -13,7 +13,7 @@ def test_tokens_that_end_soon_are_reported_to_everybody_who_reads(
     soon = gate.tokens.new("ann", ["read"], expires=13 * DAY)
     first = gate.tokens.new("ben", ["read"], expires=DAY)
     gate.tokens.new("late", ["read"], expires=15 * DAY)
-    gate.tokens.new("for ever", ["read"])
+    gate.tokens.new("forever", ["read"])
     gate.tokens.revoke(gate.tokens.new("revoked", ["read"], expires=DAY).id)
     wanted = [first.id, soon.id]
     reader = with_scopes("read")

@@ -1,4 +1,4 @@
-"""The service keeps storage guards for as long as their locks live: across restarts, and whoever ends the lock."""
+"""The service keeps storage guards for as long as their locks live: across restarts, whatever ends the lock."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 
 import headgate
 from headgate.core.errors import LockRefused
-from headgate.core.locks import Lock
+from headgate.core.locks.model import Lock
 from headgate.gate import Gate
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from headgate.http.service import Service
 from tests.contract.steps import told
 from tests.contract.test_locks_guards import leave, may, stranger
@@ -155,13 +155,15 @@ def is_broken_elsewhere(there: Site, path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", ["sqlite"], indirect=True)
-def test_a_guard_goes_with_its_lease(there: Site, path: Path) -> None:
+def test_a_guard_ends_with_its_lease(there: Site, path: Path) -> None:
     acquire(there, path, lease=0.3)
     until(lambda: may(path, fcntl.LOCK_EX), "the guard is released")
 
 
 @pytest.mark.parametrize("end", [is_released_elsewhere, is_broken_elsewhere])
-def test_a_guard_goes_with_its_lock_whoever_ends_it(there: Site, path: Path, end: Callable[[Site, Path], None]) -> None:
+def test_a_guard_ends_with_its_lock_no_matter_who_ends_it(
+    there: Site, path: Path, end: Callable[[Site, Path], None]
+) -> None:
     end(there, path)
     until(lambda: may(path, fcntl.LOCK_EX), "the guard is released")
 
@@ -190,7 +192,7 @@ def test_a_caller_that_waits_for_a_stranger_is_granted_once(
 
 
 @pytest.mark.parametrize("ask", [in_one_request, by_the_client])
-def test_a_place_in_the_queue_is_kept_while_a_stranger_is_in_the_way(
+def test_a_queue_position_is_kept_while_another_program_holds_the_file(
     there: Site, path: Path, ask: Callable[[Site, Path], None]
 ) -> None:
     with there.direct() as plain:

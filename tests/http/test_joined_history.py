@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from headgate.core.history import Entry, Happened, HistoryFilter
-from headgate.stores.history import History
+from headgate.stores.ports.history import MergedHistory
 from tests.conftest import fresh_store
 from tests.http.replicas import Replica, replica
 from tests.shared_servers import Servers
@@ -69,7 +69,7 @@ def _pages(client: httpx2.Client, limit: int, **which: str) -> list[tuple[str, s
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 9])
 def test_equal_times_and_clocks_that_go_back(seconds: tuple[list[int], list[int]], limit: int) -> None:
     books = [[_entry(number + 1, at) for number, at in enumerate(times)] for times in seconds]
-    history = History(*map(Book, books))
+    history = MergedHistory(*map(Book, books))
     found: list[Entry] = []
     after = None
     for _ in range(20):

@@ -8,10 +8,10 @@ import pytest
 
 import headgate
 from headgate import Claim, Gate
-from headgate.client.connection import Connection
-from headgate.http.server import Server
-from headgate.service.clock import steady
-from headgate.service.queue import Queue
+from headgate.client.connection import ServiceConnection
+from headgate.http.port.server import Server
+from headgate.service.leases.clock import steady
+from headgate.service.queue.use_cases import Queue
 from tests.proxy import TO_CLIENT, Proxy
 from tests.waiting import until
 
@@ -65,7 +65,7 @@ def test_a_waiter_counts_the_time_that_its_answer_took(
 
 
 @late_answers
-def test_who_waits_for_a_chunk_counts_the_time_that_its_answer_took(
+def test_a_wait_for_a_chunk_includes_the_time_of_the_response(
     gate: Gate, server: Server, proxy: Proxy, lease: float, late: float
 ) -> None:
     raw, tidy, job = f"raw {lease}", f"tidy {lease}", f"clean {lease}"
@@ -99,14 +99,14 @@ def test_a_worker_asks_once_for_a_chunk_that_it_waits_for(
 ) -> None:
     gate.ledger.define({"orders": {}}, {"count": {"inputs": ["orders"]}})
     asked: list[tuple[str, ...]] = []
-    real = Connection._ask
+    real = ServiceConnection._ask
 
-    def spy(self: Connection, method: str, path: tuple[str, ...], *given: Any, **more: Any) -> Any:
+    def spy(self: ServiceConnection, method: str, path: tuple[str, ...], *given: Any, **more: Any) -> Any:
         asked.append(path)
         return real(self, method, path, *given, **more)
 
     with headgate.connect(server.url, token=gate.tokens.new("remote", ["admin"]).token) as remote:
-        monkeypatch.setattr(Connection, "_ask", spy)
+        monkeypatch.setattr(ServiceConnection, "_ask", spy)
         found: list[Claim | None] = []
         waiting = threading.Thread(target=lambda: found.append(remote.ledger.find_next("count", wait=5, lease=600)))
         waiting.start()

@@ -1,5 +1,6 @@
-"""The service is bounded: who sends too much, too fast, too slowly or too often is told so, and others are answered."""
+"""Limits of the service: clients that send too much, too fast, too slow or too often are refused; others are served."""
 
+import json
 import os
 import socket
 import threading
@@ -13,14 +14,15 @@ import pytest
 
 from headgate import Gate
 from headgate.core.history import Entry
-from headgate.http import feed
+from headgate.http.api.description import openapi_text
 from headgate.http.app import API
-from headgate.http.description import openapi_text
-from headgate.http.following import Mark, newer
-from headgate.http.limits import BURST_SECONDS, Limits
-from headgate.http.server import bind
+from headgate.http.limits.bounds import BURST_SECONDS, Limits
+from headgate.http.port import connections
+from headgate.http.port.server import bind
 from headgate.http.service import THREADS
-from headgate.service.sessions import Session, Sessions
+from headgate.http.waiters import feed
+from headgate.http.waiters.following import FeedMark, newer
+from headgate.service.access.sessions import BrowserSession, BrowserSessions
 from tests.http.conftest import Bounded
 from tests.waiting import until
 
@@ -43,12 +45,17 @@ def head(path: str, *lines: str) -> bytes:
     return "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", *lines, "", ""]).encode()
 
 
+def send_without_end(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"x" * 10_000)
+
+
 def known(service: Bounded) -> str:
     """The header of somebody with a good token."""
     return f"Authorization: Bearer {service.gate.tokens.new('a test', ['admin']).token}"
 
 
-def test_who_sends_many_names_holds_nobody_up(bounded: Start) -> None:
+def test_a_request_with_many_names_delays_nobody(bounded: Start) -> None:
     service = bounded()
     body = {f"k{number}": 1 for number in range(60_000)}
     with service.client() as client, service.client() as other, ThreadPoolExecutor(1) as sender:
@@ -58,7 +65,7 @@ def test_who_sends_many_names_holds_nobody_up(bounded: Start) -> None:
     assert (answer.status_code, len(answer.content) < 10_000) == (422, True)
 
 
-def test_who_is_not_known_fills_no_memory(bounded: Start) -> None:
+def test_unknown_callers_use_no_memory(bounded: Start) -> None:
     service = bounded()
     for path, more, status in (
         ("/v1/messages", "X: none", b" 401 "),
@@ -70,7 +77,7 @@ def test_who_is_not_known_fills_no_memory(bounded: Start) -> None:
             assert status in answer_to(connection).splitlines()[0]
 
 
-def test_a_token_that_asks_too_often_is_told_when_to_come_again(bounded: Start) -> None:
+def test_a_token_that_asks_too_often_learns_when_to_come_again(bounded: Start) -> None:
     service = bounded(rate_limit_local="0.001")
     with service.client("read") as hasty, service.client("read") as other:
         assert hasty.get("/v1/status").status_code == 200
@@ -80,7 +87,7 @@ def test_a_token_that_asks_too_often_is_told_when_to_come_again(bounded: Start) 
         assert other.get("/v1/status").status_code == 200
 
 
-def test_a_token_that_submits_too_often_is_told_when_to_come_again(bounded: Start) -> None:
+def test_a_token_that_submits_too_often_learns_when_to_come_again(bounded: Start) -> None:
     """Nothing else that it asks is held up, and neither is anybody else."""
     service = bounded(submit_limit_local="0.001")
     batch = {"profile": "demo", "submitter": "ann", "payload_url": "https://example.org/1"}
@@ -109,13 +116,13 @@ def test_wrong_sessions_of_one_address_are_not_looked_up_without_end(
     """Neither for what is asked, nor for the page that says that there were too many."""
     service = bounded(rate_limit_local="0.001")
     asked: list[str] = []
-    find = Sessions.find
+    find = BrowserSessions.find
 
-    def counted(self: Sessions, given: str) -> Session:
+    def counted(self: BrowserSessions, given: str) -> BrowserSession:
         asked.append(given)
         return find(self, given)
 
-    monkeypatch.setattr(Sessions, "find", counted)
+    monkeypatch.setattr(BrowserSessions, "find", counted)
     with httpx2.Client(base_url=service.server.url, trust_env=False) as stranger:
         assert stranger.get("/nothing", headers={"Accept": "text/html"}).status_code == 404
         assert not asked, "without a cookie nobody is looked for"
@@ -185,7 +192,52 @@ def test_headers_that_are_too_large_are_refused(bounded: Start) -> None:
     service = bounded(Limits(head=4096))
     with service.socket() as connection:
         connection.sendall(head("/v1/status", "X-Long: " + "x" * 200_000))
-        assert answer_to(connection).startswith(b"HTTP/1.1 400 ")
+        answer = answer_to(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {
+        "type": "urn:headgate:bad-request", "title": "bad request", "status": 400,
+        "detail": "the request's line and headers are larger than 4096 bytes",
+    }  # fmt: skip
+
+
+def test_a_request_that_is_not_http_is_answered_with_a_problem(bounded: Start) -> None:
+    service = bounded()
+    with service.socket() as connection:
+        connection.sendall(b"HELO mail.example.org\r\n\r\n")
+        answer = answer_to(connection)
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n")
+    assert answer.endswith(b'"detail": "this is not an HTTP/1.1 request"}')
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [
+        (head("/v1/messages", "Content-Length: 3000000"), b"401"),
+        (head("/v1/status", "X-Long: " + "x" * 200_000), b"400"),
+    ],
+)
+def test_a_client_that_is_still_sending_when_it_is_answered_gets_the_answer(
+    bounded: Start, first: bytes, status: bytes
+) -> None:
+    service = bounded()
+    with service.socket() as connection:
+        connection.sendall(first)
+        connection.recv(1, socket.MSG_PEEK)  # The answer has begun: the service reads no more of the request.
+        for _ in range(10):
+            connection.sendall(b"x" * 100_000)
+        answer = b""
+        while block := connection.recv(65536):
+            answer += block
+    assert answer.startswith(b"HTTP/1.1 " + status)
+
+
+def test_a_client_that_goes_on_sending_is_cut_off(bounded: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "LINGER_SECONDS", SHORT)
+    service = bounded()
+    with service.socket() as connection:
+        connection.sendall(head("/v1/messages", "Content-Length: 3000000000"))
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            send_without_end(connection)
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"])
@@ -279,7 +331,7 @@ def test_streams_that_begin_long_ago_leave_the_threads_to_others(
 ) -> None:
     service, go_on = bounded(), threading.Event()
 
-    def slow(gate: Gate, mark: Mark) -> list[tuple[Mark, Entry]]:
+    def slow(gate: Gate, mark: FeedMark) -> list[tuple[FeedMark, Entry]]:
         if not any(mark.ids):
             go_on.wait(30)
         return newer(gate, mark)
@@ -298,10 +350,10 @@ def test_streams_that_begin_long_ago_leave_the_threads_to_others(
         until(lambda: b"event: lock" in streams[-1].recv(4096), "the last stream to have its turn")
 
 
-def test_one_connection_too_many_is_told_so_and_the_next_is_taken(bounded: Start) -> None:
+def test_one_connection_too_many_is_refused_and_the_next_is_taken(bounded: Start) -> None:
     service = bounded(Limits(connections=4))
     crowd = [service.socket() for _ in range(4)]
-    for each in crowd:  # Whoever is known and at work makes no room.
+    for each in crowd:  # Anyone who is known and at work makes no room.
         each.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{known(service)}\r\n\r\n".encode())
         assert b"200 OK" in each.recv(4096)
     with service.socket() as late:
@@ -319,7 +371,7 @@ def is_answered(service: Bounded) -> bool:
         return client.get("/v1/status").status_code == 200
 
 
-def test_one_who_waits_too_many_is_told_so(bounded: Start) -> None:
+def test_one_who_waits_too_many_is_refused(bounded: Start) -> None:
     service = bounded(Limits(waiting=2))
     lock = service.gate.locks.acquire("holder", "r", "exclusive")
     asked = {"client": "w", "resource": "r", "wait": 60}
@@ -348,7 +400,7 @@ def test_one_who_waits_too_many_is_told_so(bounded: Start) -> None:
         each.close()
 
 
-def test_one_stream_too_many_is_told_so(bounded: Start) -> None:
+def test_one_stream_too_many_is_refused(bounded: Start) -> None:
     service = bounded(Limits(streams_at_once=1))
     with service.client("read") as client, client.stream("GET", "/v1/events") as stream:
         lines = stream.iter_lines()  # Kept: with it, the stream would end.
@@ -356,7 +408,7 @@ def test_one_stream_too_many_is_told_so(bounded: Start) -> None:
         assert client.get("/v1/events").status_code == 429
 
 
-def test_of_many_streams_at_once_only_so_many_are_begun(bounded: Start) -> None:
+def test_concurrent_streams_are_limited(bounded: Start) -> None:
     service = bounded(Limits(streams_at_once=3))
     with ExitStack() as crowd:
         opened = [crowd.enter_context(service.socket()) for _ in range(20)]
@@ -367,7 +419,7 @@ def test_of_many_streams_at_once_only_so_many_are_begun(bounded: Start) -> None:
     until(lambda: not service.server.service.streams, "all to be over")
 
 
-# ---------------------------------------------------------------- files that are handed in
+# ---------------------------------------------------------------- files that are submitted
 
 
 def files(folder: Path) -> list[str]:
@@ -375,7 +427,7 @@ def files(folder: Path) -> list[str]:
     return [name for _, _, names in os.walk(folder / "work") for name in names]
 
 
-def test_a_file_that_is_handed_in_is_kept_where_daemons_find_it(bounded: Start, tmp_path: Path) -> None:
+def test_a_file_that_is_submitted_is_kept_where_daemons_find_it(bounded: Start, tmp_path: Path) -> None:
     service = bounded()
     with service.client("queue:submit:demo") as client:
         answer = client.post("/v1/uploads", params={"name": "my map.tif"}, content=b"a map" * 100_000)
@@ -401,7 +453,7 @@ def test_a_file_that_is_cut_off_leaves_nothing_behind(bounded: Start, tmp_path: 
     until(lambda: files(tmp_path) == [], "it to be gone")
 
 
-def test_a_work_folder_that_cannot_be_written_is_told_so(bounded: Start, tmp_path: Path) -> None:
+def test_a_work_folder_that_cannot_be_written_is_reported(bounded: Start, tmp_path: Path) -> None:
     service = bounded()
     (tmp_path / "work").mkdir(exist_ok=True)
     (tmp_path / "work" / "uploads").write_text("in the way")
@@ -418,7 +470,7 @@ def test_a_files_name_leads_nowhere_else(bounded: Start, tmp_path: Path, name: s
     assert files(tmp_path) == []
 
 
-def test_files_are_handed_in_by_those_who_may_submit(bounded: Start, gate: Gate) -> None:
+def test_files_are_submitted_by_those_who_may_submit(bounded: Start, gate: Gate) -> None:
     service = bounded(Limits(uploads_at_once=0))
     with service.client("read") as reader, service.client("queue:submit") as submitter:
         assert reader.post("/v1/uploads", params={"name": "x"}, content=b"x").status_code == 403

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from headgate import Gate
+from headgate.http.api.description import openapi
 from headgate.http.app import API
-from headgate.http.description import openapi
 from tests.contract.ledger_steps import one_job
 
 #: Lists that are always complete: as long as the store has jobs and datasets, or as something is wrong.

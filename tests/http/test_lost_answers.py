@@ -9,9 +9,9 @@ import pytest
 import headgate
 from headgate import Gate
 from headgate.calls.actor import acting
+from headgate.core.access.owners import Actor
 from headgate.core.errors import AlreadyDone
-from headgate.core.owners import Actor
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from tests.contract.queue_steps import WHY, job_in, new_batch, taken_job
 from tests.proxy import TO_CLIENT, Cut, Proxy
 

@@ -10,12 +10,12 @@ import httpx2
 import pytest
 
 from headgate import Gate
+from headgate.core.access.scopes import Reach, check_scope
 from headgate.core.errors import BadValue
-from headgate.core.queue import Identifiers, NewJob
-from headgate.core.scopes import Reach, check_scope
+from headgate.core.queue.model import Identifiers, NewJob
 from headgate.http.app import API
 from headgate.http.dashboard import pages
-from headgate.http.feed import PAUSE_SECONDS, SILENCE
+from headgate.http.waiters.feed import PAUSE_SECONDS, SILENCE
 from tests.http.conftest import Tokens
 
 #: What may be seen, and what may not: the start of every name, and of every message that goes with it.
@@ -84,7 +84,7 @@ def sides(gate: Gate) -> dict[str, Filled]:
 
 
 def told(client: httpx2.Client, address: str, *asked: str) -> bool:
-    """Whether an answer tells of what may not be seen, beyond the names that were asked for."""
+    """Whether an answer reports what may not be seen, beyond the names that were asked for."""
     answer = client.get(address)
     assert answer.status_code < 500, (address, answer.text)
     text = answer.text
@@ -93,7 +93,7 @@ def told(client: httpx2.Client, address: str, *asked: str) -> bool:
     return HIDDEN in text
 
 
-def test_no_address_tells_of_what_may_not_be_seen(gate: Gate, sides: dict[str, Filled], with_scopes: Tokens) -> None:
+def test_no_address_reports_what_may_not_be_seen(gate: Gate, sides: dict[str, Filled], with_scopes: Tokens) -> None:
     narrow, whole = with_scopes(*NARROW), with_scopes("read")
     found, shown = [], 0
     folder = Path(gate.settings["profiles_folder"])
@@ -119,12 +119,10 @@ def test_no_address_tells_of_what_may_not_be_seen(gate: Gate, sides: dict[str, F
         found += [address] if told(narrow, address, asked) else []
         assert told(whole, address, asked), address
     assert found == []
-    assert shown > 20  # The same addresses tell a reader without limits.
+    assert shown > 20  # A reader without limits sees it at the same addresses.
 
 
-def test_what_may_not_be_seen_is_answered_as_if_it_were_not_there(
-    sides: dict[str, Filled], with_scopes: Tokens
-) -> None:
+def test_hidden_items_are_reported_as_not_found(sides: dict[str, Filled], with_scopes: Tokens) -> None:
     """And names that are wrong are not answered with those that are like them."""
     narrow = with_scopes(*NARROW)
     hidden = sides[HIDDEN]
@@ -153,7 +151,7 @@ def test_what_may_not_be_seen_is_answered_as_if_it_were_not_there(
         assert f"{HIDDEN}-raw" not in narrow.get(path).text
 
 
-def test_what_may_be_seen_is_seen(sides: dict[str, Filled], with_scopes: Tokens) -> None:
+def test_visible_items_are_shown(sides: dict[str, Filled], with_scopes: Tokens) -> None:
     narrow = with_scopes(*NARROW)
     own = sides[SEEN]
 
@@ -210,7 +208,7 @@ def test_a_stream_of_events_leaves_out_what_may_not_be_seen(
         gate.locks.release(lock)  # Other tests count what is held.
     gate.ledger.pause(f"{HIDDEN}-job", reason=f"{HIDDEN} paused")
     assert f"file:/{SEEN}/2" in told[-1]
-    assert SILENCE.strip() not in told, "it is not told that something else happened"
+    assert SILENCE.strip() not in told, "it does not learn that something else happened"
 
 
 def test_it_changes_nothing_and_signs_in_and_out(sides: dict[str, Filled], with_scopes: Tokens) -> None:

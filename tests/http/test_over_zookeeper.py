@@ -11,7 +11,7 @@ import pytest
 
 import headgate
 from headgate import Gate, ItemLost
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from headgate.http.service import Service
 from tests.contract.queue_steps import batch_with_jobs, new_batch, retaken
 from tests.shared_servers import Servers
@@ -93,7 +93,7 @@ def open_office(tmp_path: Path, zookeeper: str) -> Iterator[Callable[..., Office
         each.stop()
 
 
-def test_what_a_killed_client_held_is_free_after_its_lease(open_office: Callable[..., Office]) -> None:
+def test_locks_of_a_killed_client_are_free_after_their_lease(open_office: Callable[..., Office]) -> None:
     office = open_office()
     with office.holder(lease=1.5) as process, office.client() as next_one:
         process.kill()
@@ -102,7 +102,7 @@ def test_what_a_killed_client_held_is_free_after_its_lease(open_office: Callable
         assert [entry.event for entry in office.gate.history(resource=R)][:2] == ["grant", "expire"]
 
 
-def test_a_client_goes_on_over_a_restart_of_the_service(open_office: Callable[..., Office]) -> None:
+def test_a_client_continues_across_a_restart_of_the_service(open_office: Callable[..., Office]) -> None:
     """It restarts within the lease, and the lock is held for longer than the lease."""
     office = open_office()
     with office.holder(lease=4) as process:
@@ -149,7 +149,7 @@ def test_an_item_that_is_not_renewed_is_free_after_its_lease(
         assert office.gate.queue.reap() == 0
 
 
-def test_an_item_outlives_a_restart_of_the_service_and_is_reaped_when_nobody_comes_by(
+def test_an_item_survives_a_restart_of_the_service_and_is_reaped_when_nobody_reports_it(
     open_office: Callable[..., Office], spelling: str
 ) -> None:
     office = open_office(spelling)
@@ -166,7 +166,7 @@ def test_an_item_outlives_a_restart_of_the_service_and_is_reaped_when_nobody_com
         assert office.gate.queue.faults() == []
 
 
-def test_what_a_consumer_of_the_service_has_wakes_the_next_when_its_lease_ends(
+def test_the_next_consumer_is_woken_when_the_lease_of_an_item_expires(
     open_office: Callable[..., Office], zookeeper: str
 ) -> None:
     """A daemon beside the service, which sleeps until there is something to do."""

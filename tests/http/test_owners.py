@@ -59,9 +59,7 @@ def test_an_override_takes_the_force_scope_and_a_reason(with_scopes: Tokens, gat
     assert (told.principal, told.client, told.reason) == ("chief", "c", "override: die Platte ist voll: ü")
 
 
-def test_an_operators_act_is_recorded_under_its_principal_whatever_name_it_gives(
-    with_scopes: Tokens, gate: Gate
-) -> None:
+def test_an_operators_act_is_recorded_under_its_principal_not_the_given_name(with_scopes: Tokens, gate: Gate) -> None:
     lock = taken(with_scopes("lock:acquire", principal="ann"), "file:/break")
     admin = with_scopes("admin", principal="root")
     body = {"reason": "the host is gone", "by": "somebody else"}
@@ -128,7 +126,7 @@ def test_a_place_in_the_queue_is_its_requests_whatever_number_is_named(with_scop
     assert queue() == []
 
 
-def test_what_was_taken_on_the_store_itself_is_told_apart(with_scopes: Tokens, gate: Gate) -> None:
+def test_locks_acquired_on_the_store_directly_belong_to_the_local_principal(with_scopes: Tokens, gate: Gate) -> None:
     """There is no API token of the principal `local`, so a refusal names another way."""
     lock = gate.locks.acquire("c", "file:/direct", "exclusive", lease=60)
     refused = with_scopes("lock:acquire", principal="bob").delete(f"/v1/locks/{lock.id}?token={lock.token}")
@@ -137,7 +135,7 @@ def test_what_was_taken_on_the_store_itself_is_told_apart(with_scopes: Tokens, g
     assert "API token of 'local'" not in refused.json()["detail"]
 
 
-def test_who_hands_a_lock_over_does_not_learn_its_new_token(with_scopes: Tokens) -> None:
+def test_the_former_owner_of_a_handed_over_lock_does_not_learn_its_new_token(with_scopes: Tokens) -> None:
     ann = with_scopes("lock:acquire", principal="ann")
     bob = with_scopes("lock:acquire", principal="bob")
     chief = with_scopes("admin:force", principal="chief")

@@ -8,10 +8,10 @@ import pytest
 
 import headgate
 from headgate import BadValue
+from headgate.http.api.proxies import UNKNOWN, Trusted
 from headgate.http.app import make_app
-from headgate.http.proxies import UNKNOWN, Trusted
+from headgate.http.limits.sign_ins import MOST_FAILED
 from headgate.http.service import Service
-from headgate.http.sign_ins import MOST_FAILED
 
 PROXY, STRANGER = "10.0.0.5", "203.0.113.7"
 FORWARDED = {"X-Forwarded-For": STRANGER, "X-Forwarded-Proto": "https", "X-Forwarded-Host": "headgate.example.org"}
@@ -89,7 +89,7 @@ def test_headers_of_a_trusted_proxy_count_and_those_of_others_do_not(tmp_path: P
     ("host", "hsts", "told"),
     [("h.example", "1h", "3600"), ("h.example", "0", None), ("localhost", "1h", None), ("localhost:8750", "1h", None)],
 )
-def test_browsers_are_told_to_use_tls_alone_as_the_setting_says(
+def test_browsers_are_asked_to_use_tls_alone_as_the_setting_says(
     tmp_path: Path, host: str, hsts: str, told: str | None
 ) -> None:
     with headgate.connect(f"sqlite:///{tmp_path}/store.sqlite", hsts=hsts) as gate:

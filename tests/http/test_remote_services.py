@@ -13,24 +13,24 @@ import pytest
 
 import headgate
 from headgate import Claim, Gate
-from headgate.client.connection import Connection
+from headgate.client.connection import ServiceConnection
 from headgate.client.history import RemoteHistory
 from headgate.client.inventory import RemoteInventory
 from headgate.client.ledger import RemoteCustody, RemoteLedger
 from headgate.client.locks import RemoteLocks
 from headgate.client.queue import RemoteQueue
 from headgate.client.tokens import ServiceTokens
-from headgate.core import names
-from headgate.core.redaction import remember
-from headgate.http.server import Server
+from headgate.core.values import names
+from headgate.core.values.redaction import remember
+from headgate.http.port.server import Server
 from headgate.service import checks
-from headgate.service.custody import CustodyRecords
+from headgate.service.access.tokens import Tokens
 from headgate.service.history import History
 from headgate.service.inventory import Inventory
-from headgate.service.ledger import Ledger
-from headgate.service.locks import Locks
-from headgate.service.queue import Queue
-from headgate.service.tokens import Tokens
+from headgate.service.ledger.use_cases import Ledger
+from headgate.service.locks.use_cases import Locks
+from headgate.service.queue.use_cases import Queue
+from headgate.service.secrets.custody import CustodyRecords
 
 #: Each service on a store, and the one behind a URL.
 PAIRS = [
@@ -160,13 +160,13 @@ def test_a_call_to_the_queue_is_checked_and_recorded_once_at_the_service(
 
 
 def test_a_consumer_waits_at_the_service(gate: Gate, remote: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, real = [], Connection._ask
+    asked, real = [], ServiceConnection._ask
 
-    def spy(self: Connection, *given: Any, **more: Any) -> Any:
+    def spy(self: ServiceConnection, *given: Any, **more: Any) -> Any:
         asked.append(more["wait"])
         return real(self, *given, **more)
 
-    monkeypatch.setattr(Connection, "_ask", spy)
+    monkeypatch.setattr(ServiceConnection, "_ask", spy)
     assert remote.queue.acquire_job("recording", wait=1.5) is None
     assert asked[0] == pytest.approx(1.5, abs=0.5)
     assert len(asked) <= 2, "one request that waits, and perhaps one for the last moment"
@@ -174,17 +174,25 @@ def test_a_consumer_waits_at_the_service(gate: Gate, remote: Gate, monkeypatch: 
 
 def test_a_secret_that_this_process_knows_is_not_sent_in_a_note(remote: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     remember(["tiger-tiger-42"])
-    asked, real = [], Connection._ask
+    asked, real = [], ServiceConnection._ask
 
-    def spy(self: Connection, method: str, path: Any, sent: Callable[[], Any] = dict, **more: Any) -> Any:
+    def spy(self: ServiceConnection, method: str, path: Any, sent: Callable[[], Any] = dict, **more: Any) -> Any:
         asked.append(str(sent()))
         return real(self, method, path, sent, **more)
 
-    monkeypatch.setattr(Connection, "_ask", spy)
+    monkeypatch.setattr(ServiceConnection, "_ask", spy)
     lock = remote.locks.acquire("a", R, "write", note="it is tiger-tiger-42")
     remote.locks.break_lock(lock.id, reason="tiger-tiger-42 is known")
     assert len(asked) == 2
     assert "tiger-tiger" not in str(asked)
+
+
+def test_a_list_has_the_same_length_behind_a_url(remote: Gate, gate: Gate) -> None:
+    gate.ledger.define({"made": {}}, {"make": {"outputs": ["made"]}})
+    for number in range(101):
+        gate.ledger.fail(gate.ledger.claim("make", f"{number:03}"), "why")
+    assert len(gate.ledger.failures()) == len(remote.ledger.failures()) == 100
+    assert len(remote.ledger.failures(101)) == 101
 
 
 def test_checks_are_seen_where_they_are_made(gate: Gate) -> None:

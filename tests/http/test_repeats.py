@@ -10,8 +10,8 @@ import pytest
 
 from headgate.calls.idempotency import KEPT_SECONDS, record_id
 from headgate.core.errors import StoreUnavailable
+from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.repeats import SqlRepeats
-from headgate.stores.sql.statement import Statement
 from headgate.stores.sql.store import SqlStore
 from tests.conftest import STORES, fresh_store
 from tests.http.replicas import Replica, two_replicas
@@ -95,7 +95,7 @@ def test_force_is_done_once(both: tuple[Replica, Replica], clients: list[httpx2.
     assert _events(clients[0], job="keep").count("force") == 1
 
 
-def test_a_new_api_token_is_told_once(both: tuple[Replica, Replica], clients: list[httpx2.Client]) -> None:
+def test_a_new_api_token_is_shown_once(both: tuple[Replica, Replica], clients: list[httpx2.Client]) -> None:
     body = {"name": "once", "scopes": ["read"]}
     made = clients[0].post("/v1/tokens", json=body, headers=KEY).json()
     again = clients[1].post("/v1/tokens", json=body, headers=KEY)
@@ -109,7 +109,7 @@ def test_a_new_api_token_is_told_once(both: tuple[Replica, Replica], clients: li
 
 
 def test_duplicates_at_once_have_one_effect(both: tuple[Replica, Replica], clients: list[httpx2.Client]) -> None:
-    """Whoever comes too early is told to come later; then all get the same answer."""
+    """Anyone who comes too early is asked to come later; then all get the same answer."""
 
     def send(client: httpx2.Client, number: int) -> Any:
         body, header = {**SUBMITTED, "profile": f"p{number}"}, {"Idempotency-Key": f"at once {number}"}
@@ -146,7 +146,7 @@ def test_while_the_first_one_waits_its_key_is_in_use(
     assert clients[1].post("/v1/locks", json=wanted, headers=KEY).content == answer.content
 
 
-def test_what_was_refused_may_be_tried_again_with_its_key(
+def test_a_refused_request_can_be_retried_with_its_key(
     both: tuple[Replica, Replica], clients: list[httpx2.Client]
 ) -> None:
     held = both[0].gate.locks.acquire("holder", "r:1", "exclusive")

@@ -8,9 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from headgate.core.credentials import CustodyChange
-from headgate.core.inventory import Kind, Message, Recording
-from headgate.core.wire import parse, plain
+from headgate.core.access.credentials import CustodyChange
+from headgate.core.inventory import Message, MessageKind, Recording
+from headgate.core.values.wire import parse, plain
 from headgate.http.app import API
 from headgate.http.repeats import Repeat
 from tests.http.replicas import Replica, contents, forget_answers, two_replicas
@@ -68,7 +68,7 @@ class Walk:
             rebuilt = self.second.post(path, **sent)
             assert rebuilt.status_code in (answer.status_code, 201), (route, rebuilt.text)
             assert _named(rebuilt) == _named(answer), route
-            # Where the store recognises what it gave, only its lease begins anew.
+            # Where the store recognises what it gave, only its lease starts again.
             kept = [name for name in before if not repeat.by_store or "history" in name]
             now = contents(self.url)
             assert {name: now[name] for name in kept} == {name: before[name] for name in kept}, (
@@ -81,7 +81,7 @@ class Walk:
 
 
 def _named(answer: httpx2.Response) -> Any:
-    """An answer without what tells the time that is left."""
+    """An answer without the time that is left."""
     found = answer.json() if answer.content else None
     found = found["locks"][0] if isinstance(found, dict) and "locks" in found else found
     keys = ("id", "token", "dataid", "count", "lease", "new", "changes", "state", "items", "next")
@@ -203,7 +203,7 @@ def _inventory(walk: Walk) -> None:
     walk.post("/v1/inventory/removals", {"ark": ark, "dataids": [made["dataid"]], "reason": "a test"})
     assert walk.post("/v1/messages", {"item": "bid0000000001", "notice": "queued"}) == {"new": True}
     for number in (1, 2):
-        walk.gate.inventory.post(Message(f"m{number}", next(iter(Kind)), "jid0000000001", "text"))
+        walk.gate.inventory.post(Message(f"m{number}", next(iter(MessageKind)), "jid0000000001", "text"))
     walk.post("/v1/messages/{message}/delay", {"problem": "away", "seconds": 5}, message="m1")
     walk.post("/v1/messages/{message}/settle", {"state": "delivered"}, message="m1")
     walk.post("/v1/messages/{message}/resend", message="m2")

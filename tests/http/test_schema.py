@@ -7,9 +7,9 @@ import pytest
 import schemathesis
 
 import headgate
-from headgate.http import description
+from headgate.http.api import description
 from headgate.http.app import API
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from tests.http.conftest import Tokens
 
 EXAMPLES = 3

@@ -9,10 +9,10 @@ import pytest
 
 import headgate
 from headgate import Gate
-from headgate.core.redaction import redact
-from headgate.core.scopes import SCOPES
+from headgate.core.access.scopes import SCOPES
+from headgate.core.values.redaction import redact
+from headgate.http.api.description import openapi
 from headgate.http.app import API
-from headgate.http.description import openapi
 from tests.http.conftest import Tokens
 
 OPEN = {"/healthz", "/readyz"}
@@ -78,14 +78,14 @@ def test_without_a_token_nothing_is_answered(server: Any) -> None:
 
 
 @pytest.mark.parametrize("token", ["hg_", "nonsense", "hg_aaaaaaaaaaaa_" + "a" * 43])
-def test_a_wrong_token_is_told_so(server: Any, token: str) -> None:
+def test_a_wrong_token_is_refused(server: Any, token: str) -> None:
     answer = httpx2.get(f"{server.url}/v1/status", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_who_sends_no_token_is_told_how_and_the_answer_survives_the_redactor(server: Any) -> None:
+def test_a_request_without_a_token_learns_how_to_send_one_and_the_text_survives_the_redactor(server: Any) -> None:
     told = httpx2.get(f"{server.url}/v1/status", trust_env=False).json()["detail"]
     assert all(word in told for word in ("HEADGATE_API_TOKEN", "--pass-api-token", "Authorization"))
     assert redact(told) == told
@@ -148,7 +148,7 @@ def test_locks_are_reached_by_the_beginning_of_their_resource(gate: Gate, with_s
         gate.locks.release(lock)
 
 
-def test_an_operator_gives_a_reason_and_is_named_with_the_token(gate: Gate, with_scopes: Tokens) -> None:
+def test_an_operator_must_give_a_reason_and_is_recorded_with_the_token(gate: Gate, with_scopes: Tokens) -> None:
     lock = gate.locks.acquire("they", "s3://broken/1", "exclusive")
     forcer = with_scopes("admin:force")
     assert forcer.post(f"/v1/locks/{lock.id}/break", json={}).status_code == 422

@@ -10,9 +10,9 @@ import headgate
 from headgate import BadValue, Gate, NotAllowed
 from headgate.http.app import make_app
 from headgate.http.errors import TooMany
-from headgate.http.server import Server
+from headgate.http.limits.sign_ins import MOST_ADDRESSES, MOST_FAILED, WITHIN_SECONDS, SignIns
+from headgate.http.port.server import Server
 from headgate.http.service import Service
-from headgate.http.sign_ins import MOST_ADDRESSES, MOST_FAILED, WITHIN_SECONDS, SignIns
 
 STRANGER = "203.0.113.7"
 
@@ -79,7 +79,7 @@ def test_a_token_asks_for_a_code_of_its_own(gate: Gate, server: Server) -> None:
 
 
 def test_a_signed_in_browser_makes_no_codes(gate: Gate, server: Server) -> None:
-    """With one it would stay signed in for as long as it likes, whoever signs it out."""
+    """With one it would stay signed in for as long as it likes, even if it is signed out."""
     session = gate.sessions.sign_in(gate.tokens.new("ann", ["admin"]).token)
     headers = {
         "Cookie": f"headgate-{gate.store.tag}={session}",
@@ -99,7 +99,7 @@ def test_a_stream_of_a_browser_ends_when_it_is_signed_out(gate: Gate, server: Se
         assert list(lines) is not None  # It comes to its end.
 
 
-def test_who_fails_too_often_waits_and_others_do_not(gate: Gate) -> None:
+def test_repeated_failures_to_sign_in_delay_only_that_address(gate: Gate) -> None:
     app = make_app(Service(gate))
     token = gate.tokens.new("a test", ["read"]).token
 
@@ -122,7 +122,7 @@ def test_who_fails_too_often_waits_and_others_do_not(gate: Gate) -> None:
     asyncio.run(tries())
 
 
-def test_tries_are_forgotten_with_time_and_so_many_addresses_are_known() -> None:
+def test_failed_attempts_expire_and_a_limited_number_of_addresses_is_remembered() -> None:
     now = 0.0
     tries = SignIns(lambda: now)
     for _ in range(MOST_FAILED):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headgate.calls.actor import acting
-from headgate.core.owners import Actor
-from headgate.http.bodies import SHORT
-from headgate.http.limits import Limits
+from headgate.core.access.owners import Actor
+from headgate.http.limits.bodies import SHORT
+from headgate.http.limits.bounds import Limits
 from tests.http.conftest import Bounded
 from tests.waiting import until
 
@@ -31,7 +31,7 @@ def head(path: str, token: str, length: int) -> bytes:
 
 
 def told(connection: socket.socket) -> tuple[int, dict[str, str], dict[str, Any]]:
-    """The status, headers and problem that a connection is told before the service closes it."""
+    """The status, headers and problem that a connection gets before the service closes it."""
     found = b""
     try:
         while block := connection.recv(65536):

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from headgate import Gate
-from headgate.http.limits import Limits
-from headgate.http.server import GRACE_SECONDS, Server
+from headgate.http.limits.bounds import Limits
+from headgate.http.port.server import GRACE_SECONDS, Server
 from headgate.http.service import Service
 
 HEAD_SECONDS = 0.5
@@ -49,7 +49,7 @@ def all_of(connection: socket.socket) -> bytes:
     ],
     ids=["get", "delete", "with a body", "one byte"],
 )
-def test_plain_http_is_told_so_and_the_connection_ends(server: Server, sent: bytes) -> None:
+def test_plain_http_is_refused_and_the_connection_ends(server: Server, sent: bytes) -> None:
     with connected(server) as connection:
         connection.sendall(sent)
         connection.shutdown(socket.SHUT_WR)
@@ -60,7 +60,7 @@ def test_plain_http_is_told_so_and_the_connection_ends(server: Server, sent: byt
     assert (document["status"], "use https" in document["detail"]) == (400, True)
 
 
-def test_who_stays_silent_keeps_nobody_out(gate: Gate, certificate: tuple[str, str]) -> None:
+def test_a_silent_connection_blocks_nobody(gate: Gate, certificate: tuple[str, str]) -> None:
     server = Server(Service(gate, Limits(connections=3)), "127.0.0.1:0", certificate)
     server.start()
     trusted = ssl.create_default_context(cafile=certificate[0])
@@ -75,9 +75,7 @@ def test_who_stays_silent_keeps_nobody_out(gate: Gate, certificate: tuple[str, s
         server.stop()
 
 
-def test_who_says_nothing_or_not_enough_is_let_go_and_others_are_served(
-    server: Server, certificate: tuple[str, str]
-) -> None:
+def test_an_incomplete_handshake_is_dropped_and_others_are_served(server: Server, certificate: tuple[str, str]) -> None:
     with connected(server) as silent, connected(server) as half, connected(server) as gone:
         half.sendall(b"\x16\x03")
         gone.close()
@@ -90,7 +88,7 @@ def test_who_says_nothing_or_not_enough_is_let_go_and_others_are_served(
         assert (all_of(silent), all_of(half)) == (b"", b"")
 
 
-def test_a_service_ends_also_while_somebody_has_not_spoken_yet(gate: Gate, certificate: tuple[str, str]) -> None:
+def test_a_service_stops_while_a_handshake_is_incomplete(gate: Gate, certificate: tuple[str, str]) -> None:
     server = Server(Service(gate), "127.0.0.1:0", certificate)
     server.start()
     with connected(server) as silent:

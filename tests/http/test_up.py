@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 import headgate
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from headgate.http.service import Service
 
 COMMAND = [sys.executable, "-m", "headgate"]
@@ -89,7 +89,7 @@ def test_beyond_this_machine_it_needs_tls_and_tokens(tmp_path: Path, words: list
     assert "other machines" in found.stderr
 
 
-def test_why_it_does_not_start_is_told_as_it_is(tmp_path: Path) -> None:
+def test_why_it_does_not_start_is_reported_as_it_is(tmp_path: Path) -> None:
     with headgate.connect(f"sqlite:///{tmp_path}/store.sqlite") as gate:
         for file in tmp_path.glob("store.sqlite*"):
             file.write_bytes(b"no database" * 1000)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from headgate import private
-from headgate.http import uploads
-from headgate.http.uploads import FREED_SECONDS
-from headgate.service.work_folder import PARTIAL_SECONDS, UPLOADS, place_upload, staged_bytes, sweep_folder
+from headgate.http.limits import uploads
+from headgate.http.limits.uploads import FREED_SECONDS
+from headgate.service.queue.work_folder import PARTIAL_SECONDS, UPLOADS, place_upload, staged_bytes, sweep_folder
 from tests.http.conftest import Bounded
 from tests.http.test_limits import answer_to, files, head, known
 from tests.waiting import until
@@ -93,7 +93,7 @@ def test_space_is_looked_at_before_an_upload_and_while_it_comes(
     until(lambda: files(tmp_path) == [], "nothing to be left")
 
 
-def test_a_full_disk_is_told_as_such(bounded: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_as_such(bounded: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = bounded()
 
     def full(*_: object) -> None:
@@ -106,7 +106,7 @@ def test_a_full_disk_is_told_as_such(bounded: Start, tmp_path: Path, monkeypatch
     assert list((tmp_path / "work" / UPLOADS).iterdir()) == []
 
 
-def test_what_a_dead_service_left_half_received_is_removed(bounded: Start, tmp_path: Path) -> None:
+def test_partial_uploads_of_a_dead_service_are_removed(bounded: Start, tmp_path: Path) -> None:
     service, folder = bounded(), tmp_path / "work"
     gate = service.gate
     with service.client("queue:submit") as client:

@@ -1,4 +1,4 @@
-"""Whoever waits is woken by the store itself, whichever process changed something: nobody looks by the clock here."""
+"""A waiter is woken by the store itself, whichever process changed something: nobody looks by the clock here."""
 
 import json
 import socket
@@ -14,14 +14,15 @@ import pytest
 
 import headgate
 from headgate import Gate
-from headgate.core.ledger import Claim
-from headgate.core.locks import Lock
-from headgate.core.queue import Batch
-from headgate.core.wire import parse
-from headgate.http.server import Server
+from headgate.core.ledger.model import Claim
+from headgate.core.locks.model import Lock
+from headgate.core.queue.model import Batch
+from headgate.core.values.wire import parse
+from headgate.http.port.server import Server
 from headgate.http.service import Service
-from headgate.stores.sql import queue_bell, waiting
-from headgate.stores.zookeeper import queue_lists
+from headgate.stores.sql.news import listener
+from headgate.stores.sql.queue import sleepers as queue_sleepers
+from headgate.stores.zookeeper.queue import lists as queue_lists
 from tests.shared_servers import Servers
 from tests.waiting import until
 
@@ -36,8 +37,8 @@ def gates(
 ) -> Iterator[tuple[Gate, Gate]]:
     """Two that share a store, and no connection; it wakes them, or they look again after the test."""
     for module, name in (
-        (waiting, "LISTENING_PAUSE"), (waiting, "SHORTEST"), (queue_bell, "LISTENING_PAUSE"),
-        (queue_bell, "SHORTEST"), (queue_lists.ListListening, "pause"),
+        (listener, "LISTENING_PAUSE"), (listener, "SHORTEST"), (queue_sleepers, "SHORTEST"),
+        (queue_lists.ListListening, "pause"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, NEVER)
     kind = str(request.param)
@@ -149,7 +150,7 @@ def steal(gate: Gate, claim: Claim) -> None:
 
 
 @pytest.mark.parametrize("gates", STORES[:3], indirect=True)
-def test_whoever_waits_for_a_lock_on_a_chunk_is_woken_by_the_end_of_its_claim(
+def test_a_caller_that_waits_for_a_lock_on_a_chunk_is_woken_by_the_end_of_its_claim(
     gates: tuple[Gate, Gate], server: Server
 ) -> None:
     gates[1].ledger.define({"fetched": {}}, {"fetch": {"outputs": ["fetched"]}})
@@ -204,7 +205,7 @@ def prepare(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("gates", STORES[:3], indirect=True)
-def test_whoever_waits_for_a_chunk_is_woken_by_whatever_makes_it_claimable(gates: tuple[Gate, Gate]) -> None:
+def test_a_caller_that_waits_for_a_chunk_is_woken_by_whatever_makes_it_claimable(gates: tuple[Gate, Gate]) -> None:
     mine, other = gates
     prepare(other)
     for act, dataid in ACTS.items():
@@ -225,7 +226,7 @@ def test_a_waiting_caller_is_woken_by_a_chunk_published_elsewhere(gates: tuple[G
 
 
 @pytest.mark.parametrize("gates", STORES[:3], indirect=True)
-def test_whoever_waits_for_the_end_of_a_job_is_woken_by_a_report(gates: tuple[Gate, Gate]) -> None:
+def test_a_caller_that_waits_for_the_end_of_a_job_is_woken_by_a_report(gates: tuple[Gate, Gate]) -> None:
     mine, other = gates
     other.ledger.define({"raw": {}}, {"fetch": {"outputs": ["raw"]}})
     claim = other.ledger.claim("fetch", "1")

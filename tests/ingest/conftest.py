@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.ingest.fetch import Fetcher
-from headgate.ingest.guard import Rules
+from headgate.ingest.sources.fetch import Fetcher
+from headgate.ingest.sources.guard import Rules
 from tests.faults.conftest import processes, shared_zygote
 from tests.ingest.origin import Origin, serving
 from tests.ingest.site import Site, site

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import headgate
-from headgate.core.queue import Place
+from headgate.core.queue.model import Place
 from headgate.daemon_wiring import ingest_handlers
 from headgate.daemons.lanes import Lane
 from headgate.daemons.reporting import Reporter
 from headgate.gate import Gate
-from headgate.ingest.deleting import delete_object
-from headgate.stores.sql.engine import Database
+from headgate.ingest.objects.deleting import delete_object
+from headgate.stores.sql.database.engine import Database
 from tests.faults.processes import Channel, Zygote
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def act(channel: Channel, url: str, settings: dict[str, Any], what: str, point: 
 
 
 def die(processes: Zygote, site: Site, what: str, point: int) -> str:
-    """Do that to a job, or to the object of an ARK, in another process; 0: it is not killed, and tells its writes."""
+    """Do that to a job, or to the object of an ARK, in another process; 0: it is not killed, and counts its writes."""
     child = processes.spawn("tests.ingest.dying:act", url=site.url, settings=site.settings, what=what, point=point)
     told = child.channel.receive(120)
     child.wait()

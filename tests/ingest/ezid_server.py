@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from headgate.ingest.ark import mint
-from headgate.ingest.ezid import Answer, Request
+from headgate.ingest.formats.ark import mint
+from headgate.ingest.formats.ezid import EzidAnswer, EzidRequest
 
 USER, PASSWORD = "apitest", "pass:word"
 
@@ -179,7 +179,7 @@ def ezid_server() -> Iterator[EzidServer]:
         server.server_close()
 
 
-def send(request: Request) -> Answer:
+def send(request: EzidRequest) -> EzidAnswer:
     """A transport without guards, for a server on loopback."""
     parts = urlsplit(request.url)
     connection = http.client.HTTPConnection(parts.netloc, timeout=10)
@@ -188,7 +188,7 @@ def send(request: Request) -> Answer:
         connection.request(request.method, path, request.body, dict(request.headers))
         answer = connection.getresponse()
         headers = {name.lower(): value for name, value in answer.getheaders()}
-        return Answer(answer.status, headers, answer.read())
+        return EzidAnswer(answer.status, headers, answer.read())
     except http.client.HTTPException as error:
         raise ConnectionError(str(error) or type(error).__name__) from error
     finally:
@@ -196,7 +196,7 @@ def send(request: Request) -> Answer:
 
 
 def read_as_ezid(text: str) -> dict[str, str] | None:
-    """The rules of EZID's server, written down anew as one expression a rule; None: it answers with an error."""
+    """The rules of EZID's server, written down again as one expression a rule; None: it answers with an error."""
     # A line that goes on is joined to the one before first, comments taken out.
     lines = [line for line in re.split("\r\n?|\n", text) if not line.startswith("#")]
     joined: list[list[str]] = []

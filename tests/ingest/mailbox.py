@@ -1,4 +1,4 @@
-"""A mail server on loopback that keeps what it is handed, and refuses as it is told."""
+"""A mail server on loopback that keeps what it receives, and refuses on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiosmtpd.smtp import SMTP
 
 
 class Box:
-    """Takes mails, and refuses as it is told."""
+    """Takes mails, and refuses on request."""
 
     def __init__(self) -> None:
         self.mails: list[Any] = []

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from headgate import BadValue
-from headgate.ingest.digests import HEX_DIGITS
-from headgate.ingest.manifest import Entry, local_ids
-from headgate.ingest.names import check_file_name
+from headgate.ingest.formats.digests import HEX_DIGITS
+from headgate.ingest.formats.file_names import check_file_name
+from headgate.ingest.formats.manifest import ManifestEntry, local_ids
 
 _letters = st.characters(exclude_categories=["Cc", "Cs"])
 
@@ -45,10 +45,10 @@ _moments = st.none() | st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1), 
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> Entry:
+def rows(draw: st.DrawFn) -> ManifestEntry:
     """A row of any kind of manifest, all its cells filled or not."""
     algorithm, digest = draw(_digests)
-    return Entry(
+    return ManifestEntry(
         draw(st.sampled_from(["http://h/a", "https://h:8443/a%20b?c=d#e", "s3://bucket/key", "file:///q/a"])),
         draw(file_names),
         algorithm,

@@ -10,10 +10,10 @@ from typing import Protocol
 import obstore
 from obstore.store import S3Store
 
-from headgate.ingest.ocfl import OcflStorage
-from headgate.ingest.ocfl_layout import home_of
-from headgate.ingest.s3 import S3Storage
-from headgate.ingest.storage import Change, NewFile, Note, Storage
+from headgate.ingest.storage.ocfl import OcflStorage
+from headgate.ingest.storage.ocfl_layout import home_of
+from headgate.ingest.storage.port import NewFile, Note, ObjectChange, Storage
+from headgate.ingest.storage.s3 import S3Storage
 from tests.ingest.validator import validate
 
 ARK = "ark:/13030/m5br8stc"
@@ -91,7 +91,7 @@ class Shelf:
         path.write_bytes(content)
         return NewFile(path, len(content), {"sha256": digest, "md5": hashlib.md5(content).hexdigest()})  # noqa: S324
 
-    def put(self, operation: str, change: Change, object_id: str = ARK) -> int:
+    def put(self, operation: str, change: ObjectChange, object_id: str = ARK) -> int:
         note = Note(operation, WHEN, "as submitted", "ann", "mailto:ann@example.org")
         return self.storage.put_version(object_id, change, note).number
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import headgate
-from headgate.core.queue import Batch, IngestJob, work_states
+from headgate.core.queue.model import Batch, IngestJob, work_states
 from headgate.daemon_wiring import daemon_rounds
-from headgate.daemons.consumers import Consumer, Pace, Post
+from headgate.daemons.consumers import Consumers, Pace, Post
 from headgate.daemons.names import CONSUMERS
 from headgate.daemons.rounds import run_together
 from headgate.gate import Gate
-from headgate.ingest.storage import Storage
+from headgate.ingest.storage.port import Storage
 from tests.ingest.ezid_server import EzidServer, ezid_server
 from tests.ingest.mailbox import Box, Loopback
 from tests.ingest.origin import Origin, serving
@@ -63,7 +63,7 @@ class Site:
     def gate(self) -> Gate:
         return headgate.connect(self.url, **self.settings)
 
-    # ---------------------------------------------------------------- what is handed in
+    # ---------------------------------------------------------------- what is submitted
 
     def profile(self, name: str = "demo", **changes: Any) -> None:
         """A profile that may fetch from the origin; `limits__tries=1` is a key of a table."""
@@ -98,7 +98,7 @@ class Site:
         ]
         return self.origin.add(path, checkm(kind, rows))
 
-    # ---------------------------------------------------------------- what became of it
+    # ---------------------------------------------------------------- what happened to it
 
     def mails(self) -> list[EmailMessage]:
         return [email.message_from_bytes(each.content, policy=SMTP) for each in self.box.mails]
@@ -139,7 +139,7 @@ def running(gate: Gate, workers: int = 2, lease: float = 30.0, only: Sequence[st
     known = {(table.name, state) for table in gate.queue.tables() for state in work_states(table)}
     names = [name for name in handlers if name in (only or handlers) and CONSUMERS[name] in known]
     posts = [Post(*CONSUMERS[name], handlers[name], workers) for name in names]
-    consumer = Consumer(gate.queue, posts, Pace(lease, 0.2, 10.0), stop)
+    consumer = Consumers(gate.queue, posts, Pace(lease, 0.2, 10.0), stop)
     rounds = daemon_rounds(gate, ["batch-watcher", "messenger", "reaper"], 0.2)
     thread = threading.Thread(target=run_together, args=(rounds, stop), daemon=True)
     consumer.start()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import BadValue
-from headgate.ingest import anvl
+from headgate.ingest.formats import anvl
 from tests.ingest.ezid_server import read_as_ezid
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).map(str.strip)
@@ -14,7 +14,7 @@ pairs = st.lists(st.tuples(labels, texts), max_size=6)
 
 
 @given(pairs, st.sampled_from([" ", "\t", ""]))
-def test_what_is_written_is_read_again(written: anvl.Pairs, gap: str) -> None:
+def test_written_records_can_be_read_again(written: anvl.Pairs, gap: str) -> None:
     text = anvl.write(written, gap)
     assert anvl.read(text) == written
     assert text.count("\n") == len(written)
@@ -30,7 +30,7 @@ def test_the_characters_that_would_end_a_line_or_label_are_encoded() -> None:
     assert anvl.write([("who", "A")], "\t") == "who:\tA\n"
 
 
-def test_comments_blank_lines_and_lines_that_go_on() -> None:
+def test_comments_blank_lines_and_continued_lines() -> None:
     text = "# a comment\r\nerc:\nwho: Proust,\r  Marcel\n# between\n\t (author) \n\nwhat:%20x%0Ay\n"
     assert anvl.read(text) == [("erc", ""), ("who", "Proust, Marcel (author)"), ("what", "x\ny")]
     assert anvl.read("") == []
@@ -54,7 +54,7 @@ def test_a_label_may_stand_twice_unless_it_must_not() -> None:
         ("a%4: 5", "has a % without"),
     ],
 )
-def test_what_is_not_anvl_is_refused_with_its_line(text: str, why: str) -> None:
+def test_malformed_anvl_is_refused_with_its_line(text: str, why: str) -> None:
     with pytest.raises(BadValue, match=why):
         anvl.read(text)
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import BadValue
-from headgate.ingest import ark
-from headgate.ingest.ark import BETANUMERIC, Ark, check_character, mint, mint_for, parse
+from headgate.ingest.formats import ark
+from headgate.ingest.formats.ark import BETANUMERIC, Ark, check_character, mint, mint_for, parse
 
 letters = st.text(BETANUMERIC, min_size=1, max_size=12)
 numbers = st.integers(0, 10**10 - 1)
@@ -66,7 +66,7 @@ def test_case_is_kept_but_for_the_authority_and_percent_codes(text: str, expecte
         "ark:/13030/x.v1/c2", "xark:/13030/m5", "ark:/13030/a|b", "ark:/13030/a\0", "ark:/ab ce/x", 7, None,
     ],
 )  # fmt: skip
-def test_what_is_no_ark_is_refused(text: object) -> None:
+def test_a_malformed_ark_is_refused(text: object) -> None:
     with pytest.raises(BadValue, match="ARK"):
         parse(text)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from headgate.core.queue import Batch
+from headgate.core.queue.model import Batch
 from headgate.gate import Gate
 from tests.ingest import origin as acts
 from tests.ingest.site import Site, checkm, ended, running
@@ -22,12 +22,12 @@ GOOD = hashlib.sha256(b"good").hexdigest()
 
 @dataclass(frozen=True)
 class Case:
-    """What is handed in, and what becomes of it."""
+    """What is submitted, and what happens to it."""
 
     payload: bytes
     #: The step after which a resume would go on; None: submit it again. Of a batch without jobs: "no job".
     after: str | None
-    #: A part of what the depositor is told.
+    #: A part of the message to the depositor.
     told: str
     type: str = "object-manifest"
     name: str = "payload"
@@ -182,7 +182,7 @@ def told(gate: Gate, batch: Batch) -> tuple[str, str | None, str]:
     return batch.state, job.last_successful, job.message
 
 
-def test_an_unknown_profile_is_told(there: Site) -> None:
+def test_an_unknown_profile_is_reported(there: Site) -> None:
     there.profile()
     with there.gate() as gate, running(gate):
         batch = ended(gate, gate.queue.submit("dmeo", "ann", there.origin.url("/x")))
@@ -190,7 +190,7 @@ def test_an_unknown_profile_is_told(there: Site) -> None:
         assert "there is no profile dmeo" in batch.message
 
 
-def test_a_manifest_that_cannot_be_had_now_is_asked_for_again(there: Site) -> None:
+def test_a_manifest_that_cannot_be_downloaded_now_is_asked_for_again(there: Site) -> None:
     there.profile(limits__tries=1)
     url = there.object_manifest("/1.checkm", {"a.txt": b"a"})
     there.origin.always["/1.checkm"] = acts.status(503)

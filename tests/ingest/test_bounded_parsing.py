@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 import pytest
 
-from headgate.core.durations import parse_duration
 from headgate.core.errors import Invalid
-from headgate.core.redaction import mask
-from headgate.ingest import anvl, describe, manifest, payload_types
-from headgate.ingest.names import collisions
-from headgate.ingest.system_files import read_deletions
+from headgate.core.values.durations import parse_duration
+from headgate.core.values.redaction import mask
+from headgate.ingest.formats import anvl, manifest
+from headgate.ingest.formats import descriptions as describe
+from headgate.ingest.formats.file_names import collisions
+from headgate.ingest.steps import new_jobs as payload_types
+from headgate.ingest.steps.system_files import read_deletions
 
 DC = f'<d xmlns:d="{describe._DC}">'.encode()
 MEGABYTE = 1 << 20

@@ -19,12 +19,12 @@ import pytest
 from obstore.store import S3Store
 
 from headgate.core.errors import BadPayload, BadValue, ServiceUnavailable
-from headgate.ingest import buckets
-from headgate.ingest.download import Options, Wanted, download
-from headgate.ingest.fetch import Fetcher
-from headgate.ingest.guard import Rules
 from headgate.ingest.retries import Retries
-from headgate.ingest.s3 import open_bucket
+from headgate.ingest.sources import buckets
+from headgate.ingest.sources.download import DownloadOptions, Wanted, download
+from headgate.ingest.sources.fetch import Fetcher
+from headgate.ingest.sources.guard import Rules
+from headgate.ingest.storage.s3 import open_bucket
 from tests.certificates import Authority
 from tests.ingest.site import Site, checkm, ended, only_job, running
 
@@ -64,7 +64,7 @@ def test_an_object_is_read_piece_by_piece_from_where_it_broke_off(
         assert (body.offset, b"".join(body.blocks)) == (0, content)
 
 
-def test_an_object_that_changes_while_it_is_read_is_fetched_anew(
+def test_an_object_that_changes_while_it_is_read_is_fetched_again(
     put: Put, fetcher: Fetcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(buckets, "PIECE", 100)
@@ -81,7 +81,7 @@ def test_an_object_that_changes_while_it_is_read_is_fetched_anew(
     assert (tmp_path / "to" / "x").read_bytes() == b"new" * 100
 
 
-def test_what_cannot_be_had_is_told(put: Put, fetcher: Fetcher, tmp_path: Path) -> None:
+def test_a_failed_download_is_reported(put: Put, fetcher: Fetcher, tmp_path: Path) -> None:
     with pytest.raises(BadPayload, match="no such object"):
         fetcher.head("s3://shelf/nothing")
     with pytest.raises(BadPayload):
@@ -91,7 +91,7 @@ def test_what_cannot_be_had_is_told(put: Put, fetcher: Fetcher, tmp_path: Path) 
     with pytest.raises(BadPayload, match="at most 1,000 are allowed"):
         fetcher.read(put("large", bytes(1001)), 5000)
     url = put("empty", b"")
-    options = Options(retries=Retries(1))
+    options = DownloadOptions(retries=Retries(1))
     found = download(fetcher, [Wanted(url, "x", None, {})], tmp_path / "to", tmp_path / "parts", options=options)
     assert found.failed == ()
     assert found.fetched[0].size == 0
@@ -125,9 +125,9 @@ def test_a_batch_from_a_bucket_ends_as_stored_objects(there: Site, put: Put) -> 
 
 THROUGH_NO_PROXY = """
 import os, sys
-from headgate.ingest.fetch import Fetcher
-from headgate.ingest.guard import Rules
-from headgate.ingest.s3 import open_bucket
+from headgate.ingest.sources.fetch import Fetcher
+from headgate.ingest.sources.guard import Rules
+from headgate.ingest.storage.s3 import open_bucket
 assert Fetcher(Rules(schemes=frozenset({"s3"}), hosts=("shelf",))).read(sys.argv[1], 1000) == b"a page"
 os.environ["AWS_ENDPOINT"] = os.environ["AWS_ENDPOINT"].replace("127.0.0.1", "localhost")
 assert open_bucket("s3://shelf/root").list_versions("ark:/99999/fk4x") == ()
@@ -178,7 +178,7 @@ def test_options_of_the_client_come_from_the_environment(
         ("AWS_CA_BUNDLE", __file__, "PEM"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_told(
+def test_an_option_that_makes_no_sense_is_reported(
     s3_environment: str, monkeypatch: pytest.MonkeyPatch, name: str, value: str, why: str
 ) -> None:
     assert s3_environment

@@ -11,9 +11,9 @@ import threading
 import pytest
 
 from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable, WorkStopped
-from headgate.ingest.callback import Callback, deliver, signed_headers
-from headgate.ingest.fetch import Fetcher
+from headgate.ingest.notices.callback import Callback, deliver, signed_headers
 from headgate.ingest.retries import Retries
+from headgate.ingest.sources.fetch import Fetcher
 from tests.ingest import origin as acts
 from tests.ingest.origin import Origin
 
@@ -81,7 +81,7 @@ def test_a_secret_that_cannot_be_one_is_refused_and_not_shown(fetcher: Fetcher, 
     assert secret not in str(caught.value)
 
 
-def test_waiting_for_the_next_try_stops_when_it_is_told(fetcher: Fetcher, origin: Origin) -> None:
+def test_waiting_for_the_next_try_stops_when_it_is_asked(fetcher: Fetcher, origin: Origin) -> None:
     told = threading.Event()
 
     def busy(handler: acts.Handler) -> None:

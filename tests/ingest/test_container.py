@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from headgate.core.errors import BadPayload, BadValue, WorkStopped
-from headgate.ingest.budget import Limits
-from headgate.ingest.container import KINDS, Member, kind_of, unpack
+from headgate.ingest.containers.budget import ContainerLimits
+from headgate.ingest.containers.members import KINDS, Member, kind_of, unpack
 
 FILES = {"a.txt": b"a", "deep/er/b.bin": bytes(range(256)) * 20, "empty": b"", "ünï cödé.txt": b"u"}
 
@@ -58,12 +58,12 @@ class Case:
         self.folder = folder
         self.target = folder / "out"
 
-    def unpack(self, raw: bytes, kind: str, limits: Limits | None = None) -> list[Member]:
+    def unpack(self, raw: bytes, kind: str, limits: ContainerLimits | None = None) -> list[Member]:
         archive = self.folder / f"given.{kind}"
         archive.write_bytes(raw)
-        return unpack(archive, kind, self.target, limits=limits or Limits())
+        return unpack(archive, kind, self.target, limits=limits or ContainerLimits())
 
-    def refused(self, raw: bytes, kind: str, why: str, limits: Limits | None = None) -> None:
+    def refused(self, raw: bytes, kind: str, why: str, limits: ContainerLimits | None = None) -> None:
         with pytest.raises(BadPayload, match=why) as caught:
             self.unpack(raw, kind, limits)
         assert caught.value.what == f"given.{kind}"
@@ -119,7 +119,7 @@ def test_one_container_within_another_stays_packed(case: Case, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_a_container_that_is_cut_off_anywhere_gives_nothing(case: Case, kind: str) -> None:
+def test_a_truncated_container_yields_no_files(case: Case, kind: str) -> None:
     whole = PACK[kind]({"a": b"a" * 600, "b": bytes(range(256)) * 9})
     if kind == "tar":
         whole = whole[: 512 + 1024 + 512 + 2560]  # without the padding, which nobody misses
@@ -155,23 +155,23 @@ def test_noise_is_no_container(case: Case, kind: str) -> None:
 @pytest.mark.parametrize("kind", PACK)
 def test_too_many_files_are_refused(case: Case, kind: str) -> None:
     files = {f"{n}": b"" for n in range(11)}
-    case.refused(PACK[kind](files), kind, "more than 10 files", Limits(files=10))
+    case.refused(PACK[kind](files), kind, "more than 10 files", ContainerLimits(files=10))
 
 
 def test_folders_count_too(case: Case) -> None:
     folders = [tarfile.TarInfo(f"{n}") for n in range(20)]
     for each in folders:
         each.type = tarfile.DIRTYPE
-    case.refused(tar_of({}, *folders), "tar", "more than 10 files", Limits(files=10))
+    case.refused(tar_of({}, *folders), "tar", "more than 10 files", ContainerLimits(files=10))
 
 
 @pytest.mark.parametrize("kind", PACK)
 def test_too_many_bytes_are_refused(case: Case, kind: str) -> None:
-    case.refused(PACK[kind](FILES), kind, "unpacks to more than 100 bytes", Limits(total_bytes=100))
+    case.refused(PACK[kind](FILES), kind, "unpacks to more than 100 bytes", ContainerLimits(total_bytes=100))
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "tar.bz2"])
-def test_what_grows_too_much_is_refused(case: Case, kind: str) -> None:
+def test_a_container_that_expands_too_much_is_refused(case: Case, kind: str) -> None:
     case.refused(PACK[kind]({"zeros": bytes(30 << 20)}), kind, "100 times its size")
 
 
@@ -285,7 +285,7 @@ def test_a_name_in_utf8_beside_another_counts_if_it_is_for_that_one(case: Case, 
 
 
 @pytest.mark.parametrize("more", [["--label=harbour"], ["--incremental"], ["--format=pax"], ["-b", "1"]])
-def test_what_tar_itself_writes_comes_out_whole(case: Case, tmp_path: Path, more: list[str]) -> None:
+def test_archives_written_by_tar_are_unpacked_completely(case: Case, tmp_path: Path, more: list[str]) -> None:
     """Labels of volumes and lists of incremental backups are left out; all files are there."""
     for name, content in FILES.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -301,7 +301,7 @@ def test_names_may_begin_at_the_folder_that_was_packed(case: Case, kind: str) ->
     assert [each.name for each in case.unpack(PACK[kind]({"./a": b"1", "./b/c": b"2"}), kind)] == ["a", "b/c"]
 
 
-def test_unpacking_stops_when_it_is_told(case: Case) -> None:
+def test_unpacking_stops_when_it_is_asked(case: Case) -> None:
     archive = case.folder / "given.zip"
     archive.write_bytes(zip_of(FILES))
     with pytest.raises(WorkStopped):
@@ -309,7 +309,7 @@ def test_unpacking_stops_when_it_is_told(case: Case) -> None:
     assert not case.target.exists()
 
 
-def test_what_an_earlier_try_left_is_removed(case: Case) -> None:
+def test_leftovers_of_an_earlier_attempt_are_removed(case: Case) -> None:
     left = case.folder / "out.unpacking"
     left.mkdir()
     (left / "half").write_bytes(b"half")

@@ -1,4 +1,4 @@
-"""A stored object is deleted: with a reason, by nobody else's side, and whoever is killed meanwhile can do it again."""
+"""A stored object is deleted: with a reason, and again after a kill."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from headgate.core.errors import LockRefused, UnknownName
 from headgate.gate import Gate
-from headgate.ingest.deleting import delete_object
-from headgate.ingest.reading import unrecorded, verify_object
-from headgate.ingest.storing import object_resource
+from headgate.ingest.objects.deleting import delete_object
+from headgate.ingest.objects.reading import unrecorded, verify_object
+from headgate.ingest.steps.storing import object_resource
 from tests.faults.processes import Zygote
 from tests.ingest.dying import die
 from tests.ingest.site import Site, ended, only_job, running
@@ -69,7 +69,7 @@ def test_a_job_whose_version_was_deleted_before_it_was_recorded_fails(there: Sit
         assert (gate.inventory.objects(), list(there.storage(gate).objects())) == ([], [])
 
 
-def test_whoever_dies_while_deleting_leaves_what_can_be_deleted_again(there: Site, processes: Zygote) -> None:
+def test_anyone_who_dies_while_deleting_leaves_what_can_be_deleted_again(there: Site, processes: Zygote) -> None:
     there.profile()
     with there.gate() as gate:
         first, *others = store(there, gate, POINTS + 1)

@@ -8,11 +8,11 @@ from email.message import EmailMessage
 import pytest
 
 import headgate
-from headgate.core.inventory import Delivery, Intake, Kind, Message
-from headgate.core.queue import IngestJob
-from headgate.core.queue import Report as StatusReport
+from headgate.core.inventory import Delivery, Intake, Message, MessageKind
+from headgate.core.queue.model import IngestJob
+from headgate.core.queue.model import Report as StatusReport
 from headgate.gate import Gate
-from headgate.ingest.messages import announce, callback_id, send_due
+from headgate.ingest.notices.messages import announce, callback_id, send_due
 from headgate.service.inventory import FIRST_PAUSE_SECONDS, JITTER, LONGEST_PAUSE_SECONDS, MOST_TRIES, pause_after
 from tests.cli.commands import Headgate
 from tests.contract.queue_steps import advance, as_job, batch_in, taken_batch
@@ -36,12 +36,12 @@ def gate(there: Site) -> Iterator[Gate]:
     mail.set_content("Grüße\n")
     with there.gate() as found:
         body = mail.as_bytes().decode(errors="surrogateescape")
-        found.inventory.post(Message(REPORT, Kind.MAIL, "bid0000000001", body))
+        found.inventory.post(Message(REPORT, MessageKind.MAIL, "bid0000000001", body))
         yield found
 
 
 def try_now(gate: Gate) -> Message:
-    """Let the messenger try it, whatever its schedule says. Returns what became of it."""
+    """Let the messenger try it, whatever its schedule says. Returns what happened to it."""
     found = gate.inventory.message(REPORT)
     assert found is not None
     if found.state is Delivery.WAITING and found.tries:
@@ -147,7 +147,7 @@ def test_a_server_that_is_away_is_asked_once_in_a_round(there: Site, gate: Gate)
     found = gate.inventory.message(REPORT)
     assert found is not None
     for number in range(2, 5):
-        gate.inventory.post(Message(f"bid0000000001.report-{number}", Kind.MAIL, "bid0000000001", found.body))
+        gate.inventory.post(Message(f"bid0000000001.report-{number}", MessageKind.MAIL, "bid0000000001", found.body))
     assert send_due(gate.ingest) == 4
     assert len(there.box.mails) == 1
     assert [each.tries for each in gate.inventory.messages()] == [1] * 4
@@ -267,7 +267,7 @@ def test_a_report_that_killed_its_workers_is_mailed_once_when_it_is_released(the
             (job,) = queue.jobs(batch=batch.id)
             queue.fire(taken_batch(queue, "reporting"), "finish", report=StatusReport((job.id,), ()))
             advance(queue, as_job(queue.resume(job.id)), "completed")
-            queue.update_report(batch.id, reason="it was mended")
+            queue.update_report(batch.id, reason="it was repaired")
         gate.inventory.keep_intake(Intake(batch.id, context.current_profile("maps").snapshot()))
         assert announce(context, batch.id, "report")
         for _ in range(3):

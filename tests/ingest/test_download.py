@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from headgate.core.errors import WorkStopped
-from headgate.ingest.download import Options, Outcome, Wanted, download
-from headgate.ingest.fetch import Fetcher
-from headgate.ingest.guard import Rules
 from headgate.ingest.retries import Retries
+from headgate.ingest.sources.download import DownloadOptions, DownloadOutcome, Wanted, download
+from headgate.ingest.sources.fetch import Fetcher
+from headgate.ingest.sources.guard import Rules
 from tests.ingest import origin as acts
 from tests.ingest.origin import Origin
 
 #: Larger than what the client takes in one read.
 CONTENT = random.Random(5).randbytes(300_000)
-HURRY = Options(threads=4, retries=Retries(3, 0.001, 0.002))
+HURRY = DownloadOptions(threads=4, retries=Retries(3, 0.001, 0.002))
 
-Run = Callable[..., Outcome]
+Run = Callable[..., DownloadOutcome]
 
 
 def sha256(content: bytes) -> str:
@@ -37,7 +37,7 @@ def sha256(content: bytes) -> str:
 def run(fetcher: Fetcher, tmp_path: Path) -> Run:
     """Download into this test's folder."""
 
-    def run(*wanted: Wanted, **more: object) -> Outcome:
+    def run(*wanted: Wanted, **more: object) -> DownloadOutcome:
         return download(fetcher, wanted, tmp_path / "files", tmp_path / "parts", options=HURRY, **more)  # type: ignore[arg-type]
 
     return run
@@ -60,7 +60,7 @@ def test_files_come_whole_with_every_digest_in_one_pass(run: Run, origin: Origin
 
 
 @pytest.mark.parametrize("places", [(1,), (100_000, 250_000), (len(CONTENT) - 1,)])
-def test_what_broke_off_is_continued_where_it_broke_off(run: Run, origin: Origin, places: tuple[int, ...]) -> None:
+def test_an_interrupted_download_is_continued(run: Run, origin: Origin, places: tuple[int, ...]) -> None:
     url = origin.add("/a", CONTENT, *map(acts.cut_at, places))
     outcome = run(Wanted(url, "a.bin", digests={"sha256": sha256(CONTENT)}))
     assert outcome.failed == ()
@@ -174,7 +174,7 @@ def test_a_restart_takes_what_is_there_and_asks_nobody(run: Run, origin: Origin)
     assert [each.digests for each in again.fetched] == [each.digests for each in first.fetched]
 
 
-def test_a_restart_fetches_anew_what_is_not_as_it_was_left(run: Run, origin: Origin, tmp_path: Path) -> None:
+def test_a_restart_fetches_again_what_is_not_as_it_was_left(run: Run, origin: Origin, tmp_path: Path) -> None:
     wanted = [Wanted(origin.add(f"/{n}", CONTENT), f"{n}.bin") for n in range(4)]
     run(*wanted)
     (tmp_path / "files/0.bin").write_bytes(CONTENT[::-1])
@@ -188,10 +188,10 @@ def test_a_restart_fetches_anew_what_is_not_as_it_was_left(run: Run, origin: Ori
 def test_a_restart_continues_a_part_of_this_boot_and_no_other_without_a_digest(
     fetcher: Fetcher, origin: Origin, tmp_path: Path
 ) -> None:
-    once = Options(retries=Retries(1))
+    once = DownloadOptions(retries=Retries(1))
     url = origin.add("/a", CONTENT, acts.cut_at(100_000), acts.cut_at(200_000))
 
-    def again() -> Outcome:
+    def again() -> DownloadOutcome:
         return download(fetcher, [Wanted(url, "a.bin")], tmp_path / "files", tmp_path / "parts", options=once)
 
     assert len(again().failed) == 1
@@ -249,7 +249,7 @@ def _download_and_die(rules: Rules, wanted: list[Wanted], folder: Path, kill_at:
         download(fetcher, wanted, folder / "files", folder / "parts", options=HURRY, progress=progress)
 
 
-def test_a_download_stops_when_it_is_told_and_goes_on_later(run: Run, origin: Origin) -> None:
+def test_a_download_stops_on_request_and_continues_later(run: Run, origin: Origin) -> None:
     wanted = [Wanted(origin.add(f"/{n}", CONTENT, acts.silence), f"{n}.bin") for n in range(6)]
     told = threading.Event()
     with pytest.raises(WorkStopped):

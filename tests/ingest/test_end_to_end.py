@@ -17,14 +17,14 @@ import pytest
 
 import headgate
 from headgate import QueueRefused
-from headgate.core.queue import Batch
+from headgate.core.queue.model import Batch
 from headgate.gate import Gate
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from headgate.http.service import Service
-from headgate.ingest.ark import mint_for
-from headgate.ingest.deposits import resume_refreshed
-from headgate.ingest.describe import read_dublin_core
-from headgate.ingest.ocfl import OcflStorage
+from headgate.ingest.formats.ark import mint_for
+from headgate.ingest.formats.descriptions import read_dublin_core
+from headgate.ingest.objects.deposits import resume_refreshed
+from headgate.ingest.storage.ocfl import OcflStorage
 from tests.conftest import fresh_store
 from tests.ingest.ezid_server import PASSWORD, USER
 from tests.ingest.site import SECRET, Site, checkm, ended, only_job, running, site
@@ -277,7 +277,7 @@ def test_a_name_and_a_local_id_of_different_objects_fail_and_store_nothing(there
         assert len(gate.inventory.objects()) == 1
 
 
-def test_a_name_that_a_depositor_has_taken_is_not_given_to_another_object(there: Site) -> None:
+def test_an_ark_chosen_by_a_depositor_is_not_assigned_to_another_object(there: Site) -> None:
     there.profile()
     url = there.object_manifest("/1.checkm", FILES)
     taken = str(mint_for("jid0000000002", "ark:/99999/fk4"))
@@ -308,7 +308,7 @@ def test_another_owners_object_is_not_touched(there: Site) -> None:
 # ---------------------------------------------------------------- resuming, holding, busy objects
 
 
-def test_a_file_that_cannot_be_had_fails_the_job_and_a_resume_goes_on(there: Site) -> None:
+def test_a_failed_download_fails_the_job_and_resume_continues_it(there: Site) -> None:
     there.profile()
     url = there.object_manifest("/1.checkm", FILES)
     missing = there.origin.files.pop("/1.checkm.files/page-1.txt")
@@ -333,7 +333,7 @@ def test_a_file_that_cannot_be_had_fails_the_job_and_a_resume_goes_on(there: Sit
     assert first["Message-ID"] != second["Message-ID"]
 
 
-def test_many_files_that_cannot_be_had_are_listed_as_far_as_there_is_room(there: Site) -> None:
+def test_many_files_that_cannot_be_downloaded_are_listed_as_far_as_there_is_room(there: Site) -> None:
     there.profile(limits__tries=1)
     long = "/".join(["x" * 200] * 4)
     rows = [f"{there.origin.url('/' + 'y' * 1500)} |  |  |  |  | {number}/{long}" for number in range(250)]
@@ -394,7 +394,7 @@ def test_a_busy_object_makes_its_job_wait(there: Site) -> None:
         (found,) = gate.inventory.objects()
         with gate.locks.held("reader", f"object:{found.ark}", "shared"):
             batch = gate.queue.submit("demo", "ann", url, local_id="x")
-            until(lambda: "reader" in message_of(gate, batch), "the job is put off")
+            until(lambda: "reader" in message_of(gate, batch), "the job is deferred")
             assert len(there.storage(gate).list_versions(found.ark)) == 1
         assert ended(gate, batch).state == "completed"
         assert len(there.storage(gate).list_versions(found.ark)) == 2
@@ -404,7 +404,7 @@ def message_of(gate: Gate, batch: Batch) -> str:
     return "".join(job.message for job in gate.queue.jobs(batch=batch.id) if job.state == "processing")
 
 
-# ---------------------------------------------------------------- telling
+# ---------------------------------------------------------------- notices
 
 
 def test_a_callback_whose_address_may_not_be_asked_stops_no_job_that_the_profile_lets_pass(there: Site) -> None:
@@ -432,7 +432,7 @@ def test_a_callback_that_fails_does_what_the_profile_says(there: Site, policy: s
     assert len({each.headers["webhook-id"] for each in there.origin.asked("/nobody")}) == 1
 
 
-def test_failed_jobs_are_told_of_when_the_profile_wants_it(there: Site) -> None:
+def test_failed_jobs_are_reported_when_the_profile_wants_it(there: Site) -> None:
     there.profile(callback_for_failed=True)
     url = there.object_manifest("/1.checkm", FILES)
     there.origin.files.pop("/1.checkm.files/page-1.txt")

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, unquote
 
 import pytest
 
-from headgate.ingest.reading import verify_object
-from headgate.ingest.storing import STORING_SECONDS
+from headgate.ingest.objects.reading import verify_object
+from headgate.ingest.steps.storing import STORING_SECONDS
 from tests.ingest.origin import Act, Handler
 from tests.ingest.site import Site, ended, only_job, running
 from tests.waiting import until
@@ -29,14 +29,14 @@ def test_objects_in_a_bucket(there: Site) -> None:
         assert verify_object(gate.ingest, "me", found.ark) == []
 
 
-def test_a_storage_service_is_given_the_time_that_storing_takes(there: Site) -> None:
+def test_a_slow_storage_service_does_not_time_out(there: Site) -> None:
     with there.gate() as gate:
         patient, usual = gate.ingest.service("http://h/", STORING_SECONDS), gate.ingest.service("http://h/")
     assert patient.client.timeout.read == patient.rules.answer_seconds == 48 * 3600
     assert usual.client.timeout.read == usual.rules.answer_seconds == 60
 
 
-def test_objects_behind_http_are_named_sent_recorded_and_told(there: Site) -> None:
+def test_objects_behind_http_are_named_sent_recorded_and_announced(there: Site) -> None:
     there.profile(storage__kind="http", storage__url=there.origin.url("/store"), storage__node=7)
     url = there.object_manifest("/1.checkm", FILES)
     with there.gate() as gate, running(gate):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.ingest.estimate import Estimate, estimate, estimated_priority, measured_priority, waits_longer
-from headgate.ingest.provision import Room, Waiting, decide
+from headgate.ingest.reservations import FreeSpace, RoomRequest, decide
+from headgate.ingest.steps.estimate import Estimate, estimate, estimated_priority, measured_priority, waits_longer
 
 sizes = st.lists(st.none() | st.integers(-5, 10**15), max_size=20)
 priorities = st.integers(0, 99)
@@ -29,7 +29,7 @@ def test_one_unknown_size_makes_the_whole_unknown() -> None:
 
 
 @given(sizes)
-def test_estimating_never_fails_and_never_gives_what_no_store_can_keep(given_sizes: list[int | None]) -> None:
+def test_estimating_never_fails_and_never_exceeds_what_a_store_can_keep(given_sizes: list[int | None]) -> None:
     found = estimate(given_sizes)
     assert 0 <= found.space_needed < 2**63
     assert found.files == len(given_sizes)
@@ -52,7 +52,7 @@ def test_a_large_or_unknown_size_adds_five_and_ninety_nine_is_the_end(priority: 
     ("before", "after", "change"),
     [(0, 5, -5), (0, 5000, 0), (5000, 5, -5), (5000, 6000, 0), (5, 5000, 5), (5, 6, 0), (0, 0, -5), (5, 0, 0)],
 )
-def test_what_the_estimate_did_is_put_right_by_the_measure(before: int, after: int, change: int) -> None:
+def test_the_measured_size_corrects_the_estimate(before: int, after: int, change: int) -> None:
     assert measured_priority(50, before, after, LARGE) == 50 + change
 
 
@@ -69,33 +69,33 @@ def test_a_priority_stays_within_its_bounds(priority: int, before: int, after: i
 # ---------------------------------------------------------------- provisioning
 
 
-def passing(room: Room, *spaces_: int) -> list[bool]:
-    return [decision.passes for decision in decide([Waiting(f"j{i}", s) for i, s in enumerate(spaces_)], room)]
+def passing(room: FreeSpace, *spaces_: int) -> list[bool]:
+    return [decision.passes for decision in decide([RoomRequest(f"j{i}", s) for i, s in enumerate(spaces_)], room)]
 
 
-def test_what_fits_passes_what_does_not_waits_and_a_small_one_passes_a_large_one() -> None:
-    assert passing(Room(1000, 200, 300), 501, 400, 100, 1) == [False, True, True, False]
+def test_jobs_that_fit_are_provisioned_and_small_ones_pass_large_ones() -> None:
+    assert passing(FreeSpace(1000, 200, 300), 501, 400, 100, 1) == [False, True, True, False]
 
 
 def test_an_unknown_size_waits_below_the_threshold_only() -> None:
-    assert passing(Room(500, 0, 500), 0) == [True]
-    assert passing(Room(500, 1, 500), 0) == [False]
+    assert passing(FreeSpace(500, 0, 500), 0) == [True]
+    assert passing(FreeSpace(500, 1, 500), 0) == [False]
     # What passed before it in the same round counts.
-    assert passing(Room(1000, 0, 500), 500, 0, 1) == [True, True, False]
+    assert passing(FreeSpace(1000, 0, 500), 500, 0, 1) == [True, True, False]
 
 
 def test_a_refusal_says_why() -> None:
-    room = Room(1000, 200, 900)
-    unknown, large = decide([Waiting("a", 0), Waiting("b", 2000)], room)
+    room = FreeSpace(1000, 200, 900)
+    unknown, large = decide([RoomRequest("a", 0), RoomRequest("b", 2000)], room)
     assert unknown.why == "its size is unknown, and the free space is 100 bytes below the threshold of 900"
     assert large.why == "it needs 2,000 bytes; 0 are available"
-    assert decide([Waiting("a", 50)], Room(1000, 0, 900))[0].why == ""
+    assert decide([RoomRequest("a", 50)], FreeSpace(1000, 0, 900))[0].why == ""
 
 
 @given(st.lists(spaces, max_size=12), st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 5000))
 def test_no_round_promises_more_than_there_is(needs: list[int], free: int, reserved: int, threshold: int) -> None:
-    room = Room(free, reserved, threshold)
-    decisions = decide([Waiting(str(place), need) for place, need in enumerate(needs)], room)
+    room = FreeSpace(free, reserved, threshold)
+    decisions = decide([RoomRequest(str(place), need) for place, need in enumerate(needs)], room)
     assert [decision.job for decision in decisions] == [str(place) for place in range(len(needs))]
     promised = sum(need for need, decision in zip(needs, decisions, strict=True) if decision.passes)
     assert promised <= max(0, room.available)

@@ -1,4 +1,4 @@
-"""EZID: its text protocol against a look-alike, and what becomes of a name when an answer is lost."""
+"""EZID: its text protocol against a look-alike, and what happens to a name when an answer is lost."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from headgate import BadValue, ServiceRefused, ServiceUnavailable
-from headgate.ingest import ezid
-from headgate.ingest.ark import Ark, mint, parse
-from headgate.ingest.describe import Description
-from headgate.ingest.ezid import Answer, Ezid, Request, headers_of, record
+from headgate.ingest.formats import ezid
+from headgate.ingest.formats.ark import Ark, mint, parse
+from headgate.ingest.formats.descriptions import Description
+from headgate.ingest.formats.ezid import Ezid, EzidAnswer, EzidRequest, headers_of, record
 from headgate.ingest.retries import Retries
 from tests.ingest.ezid_server import PASSWORD, USER, EzidServer, ezid_server, send
 
@@ -79,7 +79,7 @@ def test_nothing_is_minted_for_an_object_that_has_a_name(client: Ezid, server: E
     assert (methods(server), server.minted) == (["PUT", "POST"], 1)
 
 
-def test_what_is_told_of_an_object() -> None:
+def test_the_metadata_sent_to_ezid() -> None:
     told = record(Description("A", "B\nC", ""), OURS, ["l1", "l2"], context="ctx", target="t", owner="o")
     assert told == {
         "erc": f"who: A\nwhat: B%0AC\nwhen: (:unas)\nwhere: {OURS}\nwhere: l1; l2\n",
@@ -103,15 +103,15 @@ def test_what_is_told_of_an_object() -> None:
     ],
 )
 def test_the_first_line_decides(status: int, body: bytes, expected: tuple[str, bool, bool]) -> None:
-    outcome = ezid.read(Answer(status, {}, body))
+    outcome = ezid.read(EzidAnswer(status, {}, body))
     assert (outcome.text, outcome.succeeded, outcome.understood) == expected
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"\xff\xfe", b"ok", b"success", b"error: 50%", b": x", b"# success: x", b" x: y"]
 )
-def test_what_is_no_answer_of_ezid_is_known_as_such(body: bytes) -> None:
-    outcome = ezid.read(Answer(200, {}, body))
+def test_responses_that_are_not_from_ezid_are_recognised(body: bytes) -> None:
+    outcome = ezid.read(EzidAnswer(200, {}, body))
     assert (outcome.succeeded, outcome.understood) == (False, False)
 
 
@@ -125,7 +125,7 @@ def test_the_password_is_not_shown() -> None:
 # ---------------------------------------------------------------- refusals
 
 
-def test_what_ezid_refuses_is_told_and_not_tried_again(client: Ezid, server: EzidServer, pauses: list[float]) -> None:
+def test_a_refusal_by_ezid_is_reported_and_not_retried(client: Ezid, server: EzidServer, pauses: list[float]) -> None:
     with pytest.raises(ServiceRefused, match="EZID refused the request: forbidden"):
         client.register(parse("ark:/13030/m5abc"), SAID)
     with pytest.raises(ServiceRefused, match="forbidden"):
@@ -136,7 +136,7 @@ def test_what_ezid_refuses_is_told_and_not_tried_again(client: Ezid, server: Ezi
     assert (len(server.seen), pauses, server.known) == (3, [], {})
 
 
-def test_a_wrong_password_is_told(server: EzidServer, pauses: list[float]) -> None:
+def test_a_wrong_password_is_reported(server: EzidServer, pauses: list[float]) -> None:
     wrong = Ezid(server.url, headers_of(USER, "guess"), send, pauses.append, lambda: NOW)
     with pytest.raises(ServiceRefused, match="unauthorized"):
         wrong.mint(SHOULDER, SAID)
@@ -151,7 +151,7 @@ def test_a_name_that_was_not_asked_for_is_refused(client: Ezid, server: EzidServ
         client.register(OURS, SAID)
 
 
-def test_a_shoulder_that_is_none_is_not_sent(client: Ezid, server: EzidServer) -> None:
+def test_an_invalid_shoulder_is_not_sent(client: Ezid, server: EzidServer) -> None:
     with pytest.raises(BadValue, match="ARK"):
         client.mint("fk4", SAID)
     assert server.seen == []
@@ -172,7 +172,9 @@ def test_a_registration_is_asked_again_until_it_is_answered(
 
 
 @pytest.mark.parametrize("fault", ["busy", "page", "error", "lost", "deaf"])
-def test_in_the_end_it_gives_up_and_says_why(fault: str, client: Ezid, server: EzidServer, pauses: list[float]) -> None:
+def test_after_the_last_attempt_the_reason_is_reported(
+    fault: str, client: Ezid, server: EzidServer, pauses: list[float]
+) -> None:
     server.faults = [fault] * 9
     with pytest.raises(ServiceUnavailable, match=r"EZID: .*\(PUT, try 4\)"):
         client.register(OURS, SAID)
@@ -190,7 +192,7 @@ def test_minting_is_asked_again_only_when_ezid_said_that_it_did_nothing(
 
 
 @pytest.mark.parametrize("fault", ["page", "error", "lost", "deaf"])
-def test_minting_is_never_repeated_when_nobody_knows_what_became_of_it(
+def test_minting_is_never_repeated_when_nobody_knows_what_happened_to_it(
     fault: str, client: Ezid, server: EzidServer, pauses: list[float]
 ) -> None:
     server.faults = [fault]
@@ -244,7 +246,7 @@ def test_a_pause_of_an_hour_is_not_waited_for(client: Ezid, server: EzidServer, 
 
 
 def test_a_transport_that_says_unavailable_is_no_crash(pauses: list[float]) -> None:
-    def broken(request: Request) -> Answer:
+    def broken(request: EzidRequest) -> EzidAnswer:
         raise ServiceUnavailable("https://h", "no route")
 
     with pytest.raises(ServiceUnavailable, match="no route"):
@@ -257,7 +259,7 @@ def test_the_look_alike_refuses_what_ezid_refuses(server: EzidServer) -> None:
     headers = headers_of(USER, PASSWORD)
 
     def said(method: str, path: str, body: bytes = b"", more: dict[str, str] | None = None) -> tuple[int, bytes]:
-        answer = send(Request(method, server.url + path, {**headers, **(more or {})}, body))
+        answer = send(EzidRequest(method, server.url + path, {**headers, **(more or {})}, body))
         return answer.status, answer.body
 
     name = "ark:/99999/fk4abc"

@@ -14,7 +14,7 @@ import pytest
 from obstore.store import S3Store
 
 from headgate.core.errors import ServiceUnavailable
-from headgate.ingest.storage import Change
+from headgate.ingest.storage.port import ObjectChange
 from tests.figures import FULL, Report
 from tests.ingest.shelves import ARK, Shelf, bucket_shelf
 from tests.proxy import TO_SERVER, Link, Proxy
@@ -105,7 +105,7 @@ def test_every_byte_is_kept_by_a_bucket_that_fails(
         name = f"ark:/13030/m5f{number:05d}"
         for version in range(1, VERSIONS + 1):
             content = random.Random(f"{number} {version}").randbytes(20_000)
-            change = Change(shelf.files(a_txt=content, b_txt=b"%d" % version), keep=True)
+            change = ObjectChange(shelf.files(a_txt=content, b_txt=b"%d" % version), keep=True)
             found, asked = stored(partial(shelf.put, f"jid{version}", change, name))
             assert found == version, "a version was stored twice, or not at all"
             tries += asked
@@ -152,7 +152,7 @@ def test_a_version_whose_last_answer_was_lost_is_stored(proxy: FailingProxy, tmp
     shelf = bucket_shelf(tmp_path, bucket(proxy.url), tmp_path.name)
     for version in (1, 2):
         proxy.loses = b"/inventory.json"
-        assert shelf.put(f"jid{version}", Change(shelf.files(a_txt=b"%d" % version))) == version
+        assert shelf.put(f"jid{version}", ObjectChange(shelf.files(a_txt=b"%d" % version))) == version
         assert proxy.hits == version
         assert shelf.read("a.txt") == b"%d" % version
     assert shelf.storage.verify(ARK) == []

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from headgate.core.errors import BadPayload, BadValue, HeadgateError, ServiceUnavailable, WorkStopped
-from headgate.core.redaction import shown
-from headgate.ingest.fetch import Fetcher, ask_sizes
-from headgate.ingest.guard import NOT_PUBLIC, Rules, why_not_address
+from headgate.core.values.redaction import shown
+from headgate.ingest.sources.fetch import Fetcher, ask_sizes
+from headgate.ingest.sources.guard import NOT_PUBLIC, Rules, why_not_address
 from tests.ingest import origin as acts
 from tests.ingest.origin import Origin, serving
 
@@ -241,7 +241,7 @@ def test_a_time_of_change_names_a_file_once_it_is_past(
     assert fetcher.head(url).validator == (changed if names else "")
 
 
-def test_what_is_compressed_unasked_is_refused_and_not_unpacked(fetcher: Fetcher, origin: Origin) -> None:
+def test_an_unrequested_content_encoding_is_refused(fetcher: Fetcher, origin: Origin) -> None:
     bomb = gzip.compress(bytes(1 << 20))
     url = origin.add("/bomb", b"", lambda handler: handler.answer(200, bomb, {"Content-Encoding": "gzip"}))
     with pytest.raises(BadPayload, match="encoding gzip"):
@@ -249,7 +249,7 @@ def test_what_is_compressed_unasked_is_refused_and_not_unpacked(fetcher: Fetcher
     assert origin.seen[0].headers["Accept-Encoding"] == "identity"
 
 
-def test_a_body_shorter_than_promised_is_no_file(fetcher: Fetcher, origin: Origin) -> None:
+def test_a_body_shorter_than_promised_is_not_a_file(fetcher: Fetcher, origin: Origin) -> None:
     url = origin.add("/a", b"", acts.promise(100, b"x" * 60))
     with pytest.raises(ServiceUnavailable):
         fetcher.read(url, 1000)
@@ -283,7 +283,7 @@ def test_silence_is_ended_by_the_time_for_silence(origin: Origin, rules: Rules) 
         fetcher.read(url, 10**9)
 
 
-def test_a_transfer_that_waits_for_bytes_stops_when_it_is_told(fetcher: Fetcher, origin: Origin) -> None:
+def test_a_transfer_that_waits_for_bytes_stops_when_it_is_asked(fetcher: Fetcher, origin: Origin) -> None:
     url = origin.add("/a", bytes(100), acts.silence)
     told = threading.Event()
     with fetcher.open(url, stop=told.is_set) as body:
@@ -294,7 +294,7 @@ def test_a_transfer_that_waits_for_bytes_stops_when_it_is_told(fetcher: Fetcher,
 
 
 @pytest.mark.parametrize("code", [408, 429, 500, 502, 503, 504])
-def test_answers_that_may_change_are_told_apart(fetcher: Fetcher, origin: Origin, code: int) -> None:
+def test_temporary_http_errors_are_recognised(fetcher: Fetcher, origin: Origin, code: int) -> None:
     url = origin.add("/a", b"", acts.status(code, Retry_After="7"))
     with pytest.raises(ServiceUnavailable, match=str(code)) as caught:
         fetcher.read(url, 100)
@@ -302,7 +302,7 @@ def test_answers_that_may_change_are_told_apart(fetcher: Fetcher, origin: Origin
 
 
 @pytest.mark.parametrize("code", [401, 403, 404, 410, 204, 304])
-def test_answers_that_will_not_change_are_told_apart(fetcher: Fetcher, origin: Origin, code: int) -> None:
+def test_permanent_http_errors_are_recognised(fetcher: Fetcher, origin: Origin, code: int) -> None:
     url = origin.add("/a", b"", acts.status(code))
     with pytest.raises(BadPayload, match=str(code)):
         fetcher.read(url, 100)

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from headgate.core.errors import ServiceRefused, ServiceUnavailable
-from headgate.ingest.fetch import Fetcher
-from headgate.ingest.http_storage import MANIFEST_BYTES, Addition, HttpStorage
+from headgate.ingest.sources.fetch import Fetcher
+from headgate.ingest.storage.http import MANIFEST_BYTES, Addition, HttpStorage
 from tests.ingest import origin as acts
 from tests.ingest.origin import Origin
 
@@ -59,7 +59,7 @@ def test_an_update_names_what_goes_and_a_large_manifest_is_fetched(storage: Http
         (version(1, "ark:/13030/another"), ServiceRefused),
     ],
 )
-def test_what_is_not_a_version_is_told_apart(
+def test_responses_that_are_not_versions_are_recognised(
     storage: HttpStorage, origin: Origin, act: acts.Act, error: type[Exception]
 ) -> None:
     origin.always[f"/store/add{PATH}"] = act

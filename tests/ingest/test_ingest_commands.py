@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.ingest.ocfl_layout import home_of
+from headgate.ingest.storage.ocfl_layout import home_of
 from tests.cli.commands import PROGRAM, Headgate, Result
 from tests.ingest.site import Site, ended, running
 from tests.waiting import until
@@ -44,7 +44,7 @@ def good(done: Result) -> Result:
     return done
 
 
-def test_profiles_are_listed_and_every_mistake_is_told(command: Commands, there: Site) -> None:
+def test_profiles_are_listed_and_every_mistake_is_reported(command: Commands, there: Site) -> None:
     there.profile("maps")
     there.profile("books", hold="we move")
     assert [each["name"] for each in good(command("ingest", "profiles", "--json")).json["items"]] == [
@@ -60,7 +60,7 @@ def test_profiles_are_listed_and_every_mistake_is_told(command: Commands, there:
     assert "priority = 100" in told.err
 
 
-def test_a_file_is_handed_in_stored_exported_and_verified(command: Commands, there: Site) -> None:
+def test_a_file_is_submitted_stored_exported_and_verified(command: Commands, there: Site) -> None:
     there.profile()
     (there.folder / "my map.tif").write_bytes(b"a map" * 1000)
     words = (
@@ -117,7 +117,7 @@ def test_one_that_cannot_be_read_keeps_nobody_from_verifying_the_rest(command: C
     assert "priority = 100" in problem["why"]
 
 
-def test_what_is_stored_without_an_inventory_is_found(command: Commands, there: Site) -> None:
+def test_stored_objects_missing_from_the_inventory_are_found(command: Commands, there: Site) -> None:
     there.profile()
     steps = ("batch-pending", "job-pending", "job-estimating", "job-provisioning", "job-downloading", "job-processing")
     with there.gate() as gate, running(gate, only=steps):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.queue import Batch
+from headgate.core.queue.model import Batch
 from headgate.gate import Gate
 from tests.cli.commands import PROGRAM
 from tests.conftest import fresh_store

@@ -8,8 +8,8 @@ import pytest
 import headgate
 from headgate import Gate
 from headgate.core.errors import BadValue
-from headgate.core.queue import Batch
-from headgate.http.server import Server
+from headgate.core.queue.model import Batch
+from headgate.http.port.server import Server
 from headgate.http.service import Service
 from tests.cli.commands import Headgate, Result
 from tests.ingest.site import Site, ended, running
@@ -41,7 +41,7 @@ def elsewhere(gate: Gate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     server.stop()
 
 
-def test_a_file_is_handed_in_watched_and_verified_through_a_service(
+def test_a_file_is_submitted_watched_and_verified_through_a_service(
     gate: Gate, elsewhere: Elsewhere, there: Site
 ) -> None:
     there.profile()
@@ -61,19 +61,19 @@ def test_a_file_is_handed_in_watched_and_verified_through_a_service(
 
 
 def verified(told: Result) -> tuple[int, int]:
-    """The exit code, and how many problems were told."""
+    """The exit code, and the number of reported problems."""
     assert told.json["bytes"] > 0
     return told.code, len(told.json["problems"])
 
 
-def test_mistakes_in_profiles_are_told_as_they_are_at_the_service(elsewhere: Elsewhere, there: Site) -> None:
+def test_mistakes_in_profiles_are_reported_as_they_are_at_the_service(elsewhere: Elsewhere, there: Site) -> None:
     there.profile("maps", callback_failur="warn")
     told = elsewhere("ingest", "profiles")
     assert told.code == 2
     assert "did you mean 'callback_failure'" in told.err
 
 
-def test_nobody_ingests_a_file_that_somebody_else_handed_in(gate: Gate, elsewhere: Elsewhere, there: Site) -> None:
+def test_nobody_ingests_a_file_that_somebody_else_submitted(gate: Gate, elsewhere: Elsewhere, there: Site) -> None:
     """Readers see its address; that alone must not bring it into a collection of their own."""
     there.profile()
     url = str(elsewhere.environment()["HEADGATE_SERVER"])

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable
-from headgate.ingest.mail import MailServer, Refusal, send
+from headgate.ingest.mail_server import MailServer
+from headgate.ingest.notices.mail import Refusal, send
 from tests.ingest.mailbox import Box, Loopback
 from tests.ingest.origin import server_context
 
@@ -78,7 +79,9 @@ def test_a_server_that_hangs_up_after_some_recipients_has_taken_none(start: Star
 
 
 @pytest.mark.parametrize(("answer", "error"), [("550 never", ServiceRefused), ("451 later", ServiceUnavailable)])
-def test_later_and_never_are_told_apart(start: Start, box: Box, answer: str, error: type[Exception]) -> None:
+def test_temporary_and_permanent_failures_are_distinguished(
+    start: Start, box: Box, answer: str, error: type[Exception]
+) -> None:
     box.recipients = {"ann@example.org": answer}
     assert send(start(), mail()) == {"ann@example.org": Refusal(for_good=error is ServiceRefused, why=answer)}
     box.recipients, box.data = {}, answer
@@ -105,13 +108,13 @@ def test_starttls_is_used_and_its_certificate_checked(start: Start, box: Box, ce
     assert len(box.mails) == 1
 
 
-def test_without_starttls_nothing_is_sent_in_the_clear(start: Start, box: Box) -> None:
+def test_without_starttls_nothing_is_sent_unencrypted(start: Start, box: Box) -> None:
     with pytest.raises(ServiceUnavailable, match="STARTTLS"):
         send(start("starttls"), mail())
     assert box.mails == []
 
 
-def test_a_password_is_not_sent_in_the_clear_nor_shown(start: Start) -> None:
+def test_a_password_is_not_sent_unencrypted_nor_shown(start: Start) -> None:
     server = MailServer("127.0.0.1", start().port, "none", "ann", "secret")
     with pytest.raises(BadValue, match="unencrypted"):
         send(server, mail())
@@ -125,7 +128,7 @@ def test_a_mail_without_an_id_is_refused(start: Start) -> None:
         send(start(), message)
 
 
-def test_a_password_that_a_login_cannot_send_is_told(start: Start, certificate: Path) -> None:
+def test_a_password_that_a_login_cannot_send_is_reported(start: Start, certificate: Path) -> None:
     port = start("starttls", tls_context=server_context(certificate)).port
     server = MailServer("127.0.0.1", port, "starttls", "ann", "pässwörd", authorities=str(certificate))
     with pytest.raises(BadValue, match="login cannot send") as told:

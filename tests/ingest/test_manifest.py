@@ -9,9 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate import BadManifest, BadValue
-from headgate.ingest import manifest
-from headgate.ingest.checkm import LONGEST_LINE
-from headgate.ingest.manifest import (
+from headgate.ingest.formats import manifest
+from headgate.ingest.formats.checkm import LONGEST_LINE
+from headgate.ingest.formats.file_names import collisions
+from headgate.ingest.formats.manifest import (
     BATCH,
     CONTAINERS,
     CONTENTS,
@@ -19,11 +20,10 @@ from headgate.ingest.manifest import (
     OBJECT,
     SINGLE_FILES,
     STORAGE,
-    Entry,
-    Found,
-    Layout,
+    FoundFile,
+    ManifestEntry,
+    ManifestLayout,
 )
-from headgate.ingest.names import collisions
 from tests.ingest.manifests import file_names, locals_, rows, texts
 
 MD5 = "0b21c6d48e815dd537d42dc1cfac0111"
@@ -53,7 +53,7 @@ https://h/a/outdoor.zip |  |  |  |  |  | ark:13030/m5-abc | loc1;loc2; loc1 |  |
 """
 
 
-def problems_of(text: str | bytes, *expected: manifest.Layout, **limits: int) -> list[tuple[int, str]]:
+def problems_of(text: str | bytes, *expected: manifest.ManifestLayout, **limits: int) -> list[tuple[int, str]]:
     data = text if isinstance(text, bytes) else text.encode()
     with pytest.raises(BadManifest) as error:
         manifest.parse(data, expected or (OBJECT,), **limits)
@@ -75,8 +75,8 @@ def test_an_object_manifest_of_production() -> None:
     read = manifest.parse(OBJECT_TEXT.encode(), (OBJECT,))
     assert read.layout is OBJECT
     assert read.entries == (
-        Entry("https://h/4blocks.jpg", "4blocks.jpg", "md5", MD5, line=6),
-        Entry(
+        ManifestEntry("https://h/4blocks.jpg", "4blocks.jpg", "md5", MD5, line=6),
+        ManifestEntry(
             "https://h/dir/b.jpg",
             "in/b.jpg",
             "md5",
@@ -86,7 +86,7 @@ def test_an_object_manifest_of_production() -> None:
             "image/jpeg",
             line=7,
         ),
-        Entry("https://h/dir/c.jpg?x=1", "dir/c.jpg", line=8),
+        ManifestEntry("https://h/dir/c.jpg?x=1", "dir/c.jpg", line=8),
     )
 
 
@@ -109,7 +109,7 @@ CELLS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_column_is_passed_over(layout: Layout) -> None:
+def test_no_column_is_passed_over(layout: ManifestLayout) -> None:
     def read(cells: list[str]) -> object:
         text = f"#%checkm_0.7\n#%profile | {layout.profile}\n{' | '.join(cells)}\n#%eof\n"
         try:
@@ -124,7 +124,7 @@ def test_no_column_is_passed_over(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_profile_has_two_addresses(layout: manifest.Layout) -> None:
+def test_a_profile_has_two_addresses(layout: manifest.ManifestLayout) -> None:
     cells = "a.txt" if layout is CONTENTS else "http://h/a.txt"
     for profile in (layout.profile, f"http://uc3.cdlib.org/registry/mrt/{layout.name}"):
         text = with_rows(f"#%profile | {profile} ", cells)
@@ -154,11 +154,11 @@ def test_blanks_around_bars_are_no_part_of_a_cell_but_encoded_ones_are() -> None
     assert names_of(text) == [" a b|c%7C", "2%2525"]
 
 
-def test_a_line_separator_that_is_no_line_end_is_told_as_part_of_the_name() -> None:
+def test_a_line_separator_that_is_no_line_end_is_reported_as_part_of_the_name() -> None:
     assert problems_of(with_rows("http://h/a|||||x\u2028y"))[0][1].startswith("file name 'x\\u2028y' has the character")
 
 
-def test_half_a_digest_is_none() -> None:
+def test_half_a_digest_is_not_accepted() -> None:
     read = manifest.parse(
         with_rows("http://h/a | md5", "http://h/b || abc", "http://h/c|whirlpool").encode(), (OBJECT,)
     )
@@ -195,7 +195,7 @@ def test_objects_of_a_batch_may_have_payloads_of_one_name() -> None:
 # ---------------------------------------------------------------- what is wrong
 
 
-def test_every_mistake_is_told_at_once_with_its_line() -> None:
+def test_every_mistake_is_reported_at_once_with_its_line() -> None:
     text = "\n".join(
         [
             "#%checkm_0.7",
@@ -264,23 +264,23 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
         ("http://h/a\nhttp://h/a/b\n#%eof", 2, "both a file and a folder"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(text: str | bytes, line: int, what: str) -> None:
+def test_mistakes_are_reported_with_their_line(text: str | bytes, line: int, what: str) -> None:
     ((found_line, found),) = problems_of(text)
     assert found_line == line
     with pytest.raises(ValueError, match=what):
         raise ValueError(found)
 
 
-def test_a_wrong_identifier_of_a_batch_is_told() -> None:
+def test_a_wrong_identifier_of_a_batch_is_reported() -> None:
     assert "ARK 'ark123'" in problems_of(with_rows("http://h/a||||||ark123"), *BATCHES)[0][1]
     assert "names a part" in problems_of(with_rows("http://h/a||||||ark:/13030/m5/c1"), *BATCHES)[0][1]
 
 
-def test_a_password_in_a_wrong_url_is_not_told() -> None:
+def test_a_password_in_a_wrong_url_is_not_shown() -> None:
     assert "secret" not in problems_of(with_rows("ftp://me:secret@h/a"))[0][1]
 
 
-def test_what_is_too_large_is_not_read() -> None:
+def test_an_oversized_manifest_is_not_read() -> None:
     assert problems_of(b"x" * 101, limit=100) == [(0, "it has 101 bytes; at most 100 are allowed")]
     text = with_rows(*(f"http://h/{number}" for number in range(11)))
     assert problems_of(text, most=10) == [
@@ -307,7 +307,7 @@ def test_a_manifest_made_to_be_slow_is_not() -> None:
             manifest.parse(with_rows(row).encode(), (CONTAINERS,))
 
 
-def test_what_describes_an_object_is_cut_and_a_local_id_is_not() -> None:
+def test_descriptions_are_truncated_and_local_ids_are_not() -> None:
     (entry,) = manifest.parse(with_rows("http://h/a|||||||||" + "x" * 4000).encode(), BATCHES).entries
     assert len(entry.title) == 3500
     assert "more than 255 characters" in problems_of(with_rows("http://h/a|||||||" + "x" * 256), *BATCHES)[0][1]
@@ -317,7 +317,7 @@ def test_what_describes_an_object_is_cut_and_a_local_id_is_not() -> None:
     )
 
 
-def test_every_mistake_of_one_row_is_told() -> None:
+def test_every_mistake_of_one_row_is_reported() -> None:
     with pytest.raises(BadManifest) as caught:
         manifest.parse(with_rows(f"http://h/a |  |  | many |  | x.zip | no ark | {'l' * 300}").encode(), BATCHES)
     assert [what.split(" ")[0] for _, what in caught.value.problems] == ["size", "ARK", "local"]
@@ -344,7 +344,7 @@ def test_whatever_the_bytes_it_is_a_manifest_or_a_list_of_mistakes(data: bytes) 
 
 
 @given(st.sampled_from([OBJECT, BATCH, CONTAINERS, SINGLE_FILES, STORAGE]), st.lists(rows(), min_size=1, max_size=5))
-def test_what_is_written_is_read_again(layout: manifest.Layout, entries: list[Entry]) -> None:
+def test_written_records_can_be_read_again(layout: manifest.ManifestLayout, entries: list[ManifestEntry]) -> None:
     entries = [only(layout, entry) for entry in entries]
     if not layout.payload and any(collisions(entry.name for entry in entries)):
         return
@@ -354,7 +354,7 @@ def test_what_is_written_is_read_again(layout: manifest.Layout, entries: list[En
     assert list(read.entries) == [replace(entry, line=line) for line, entry in enumerate(entries, 6)]
 
 
-def only(layout: manifest.Layout, entry: Entry) -> Entry:
+def only(layout: manifest.ManifestLayout, entry: ManifestEntry) -> ManifestEntry:
     """What such a manifest can say of an entry."""
     if "title" not in layout.columns:
         return replace(entry, primary="", local=(), creator="", title="", date="")
@@ -363,14 +363,16 @@ def only(layout: manifest.Layout, entry: Entry) -> Entry:
 
 def test_the_storage_manifest_keeps_every_name_and_ends_at_its_marker() -> None:
     names = ["producer/a%20b", "producer/a%7cb", "producer/%2520", "producer/%", "producer/a|b", "system/mrt-erc.txt"]
-    entries = [Entry(f"file:///q/{number}", name, size=number) for number, name in enumerate(names)]
+    entries = [ManifestEntry(f"file:///q/{number}", name, size=number) for number, name in enumerate(names)]
     data = manifest.write(STORAGE, entries)
     assert data.endswith(b"\n#%eof")
     assert [entry.name for entry in manifest.parse(data, (STORAGE,)).entries] == names
 
 
 def test_the_text_of_a_storage_manifest() -> None:
-    entry = Entry("file:///q/x", "producer/x", "sha256", "ab" * 32, 3, datetime(2026, 11, 15, tzinfo=UTC), "text/plain")
+    entry = ManifestEntry(
+        "file:///q/x", "producer/x", "sha256", "ab" * 32, 3, datetime(2026, 11, 15, tzinfo=UTC), "text/plain"
+    )
     assert manifest.write(STORAGE, [entry]).decode().splitlines() == [
         "#%checkm_0.7",
         "#%profile | http://uc3.cdlib.org/registry/store/manifest/mrt-add-manifest",
@@ -385,33 +387,35 @@ def test_the_text_of_a_storage_manifest() -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        Entry("http://h/a|b", "a"),
-        Entry("http://h/a b", "a"),
-        Entry("nowhere", "a"),
-        Entry("http://h/a", "../a"),
-        Entry("http://h/a", "a%20b"),
-        Entry("http://h/a", "a", title="two\nlines"),
-        Entry("http://h/a", "a", local=("one;two",)),
+        ManifestEntry("http://h/a|b", "a"),
+        ManifestEntry("http://h/a b", "a"),
+        ManifestEntry("nowhere", "a"),
+        ManifestEntry("http://h/a", "../a"),
+        ManifestEntry("http://h/a", "a%20b"),
+        ManifestEntry("http://h/a", "a", title="two\nlines"),
+        ManifestEntry("http://h/a", "a", local=("one;two",)),
     ],
 )
-def test_what_no_reader_would_get_back_is_not_written(entry: Entry) -> None:
+def test_values_that_could_not_be_read_back_are_not_written(entry: ManifestEntry) -> None:
     with pytest.raises(BadValue):
         manifest.write(BATCH, [entry])
 
 
 def test_a_name_that_would_be_a_comment_is_not_written() -> None:
     with pytest.raises(BadValue, match="would be read as a comment"):
-        manifest.write(CONTENTS, [Entry("", "#1.txt")])
-    data = manifest.write(CONTENTS, [Entry("", "1.txt", size=0)])
+        manifest.write(CONTENTS, [ManifestEntry("", "#1.txt")])
+    data = manifest.write(CONTENTS, [ManifestEntry("", "1.txt", size=0)])
     assert manifest.parse(data, (CONTENTS,)).entries[0].name == "1.txt"
 
 
 def test_a_container_and_what_it_says_of_itself_are_compared_both_ways() -> None:
     text = with_rows("a.txt | md5 | " + MD5 + " | 3", "b.txt | | | 4", "c.txt", f"d.txt | md5 | {MD5}")
     read = manifest.parse(text.encode(), (CONTENTS,))
-    good = {name: Found(size, {"md5": MD5}) for name, size in [("a.txt", 3), ("b.txt", 4), ("c.txt", 5), ("d.txt", 6)]}
+    good = {
+        name: FoundFile(size, {"md5": MD5}) for name, size in [("a.txt", 3), ("b.txt", 4), ("c.txt", 5), ("d.txt", 6)]
+    }
     assert manifest.differences(read, good) == []
-    bad = {**good, "b.txt": Found(5, {}), "d.txt": Found(6, {"md5": "0" * 32}), "e.txt": Found(0, {})}
+    bad = {**good, "b.txt": FoundFile(5, {}), "d.txt": FoundFile(6, {"md5": "0" * 32}), "e.txt": FoundFile(0, {})}
     del bad["c.txt"]
     assert manifest.differences(read, bad) == [
         (2, "'b.txt' has 5 bytes; expected 4"),
@@ -424,5 +428,5 @@ def test_a_container_and_what_it_says_of_itself_are_compared_both_ways() -> None
 @given(texts, file_names, locals_)
 def test_the_parts_of_the_generator_can_be_written(text: str, name: str, local: tuple[str, ...]) -> None:
     """The round trip above would prove nothing if its rows were refused."""
-    assert manifest.write(STORAGE, [Entry("http://h/a", name)])
-    assert manifest.write(BATCH, [Entry("http://h/a", "a", local=local, title=text)])
+    assert manifest.write(STORAGE, [ManifestEntry("http://h/a", name)])
+    assert manifest.write(BATCH, [ManifestEntry("http://h/a", "a", local=local, title=text)])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import BadValue
-from headgate.ingest.names import check_file_name, collisions, same_place
+from headgate.ingest.formats.file_names import check_file_name, collisions, same_place
 
 TRICKS = [
     "", " ", "   ", ".", "..", "...", "../x", "a/..", "a/../b", "a/../../b", "./a", "a/./b", "a//b", "/", "//",
@@ -44,7 +44,7 @@ def test_a_trick_is_refused_with_its_reason(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 7, b"a", ["a"]])
-def test_what_is_not_text_is_refused(value: object) -> None:
+def test_a_name_that_is_not_text_is_refused(value: object) -> None:
     with pytest.raises(BadValue, match="not text"):
         check_file_name(value)
 
@@ -131,7 +131,7 @@ def test_names_that_would_be_one_place_collide(one: str, other: str) -> None:
     assert repr(other) in found.why
 
 
-def test_each_later_name_is_told_with_the_first() -> None:
+def test_each_later_name_is_reported_with_the_first() -> None:
     assert [(found.earlier, found.index) for found in collisions(["a", "b", "A", "a", "b"])] == [(0, 2), (0, 3), (1, 4)]
 
 

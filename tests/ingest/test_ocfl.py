@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from headgate.core.errors import BadValue, ForeignStore, ServiceUnavailable
-from headgate.ingest.ocfl import OcflStorage
-from headgate.ingest.ocfl_layout import CONFIG_FILE, home_of
-from headgate.ingest.storage import Change
+from headgate.ingest.storage.ocfl import OcflStorage
+from headgate.ingest.storage.ocfl_layout import CONFIG_FILE, home_of
+from headgate.ingest.storage.port import ObjectChange
 from tests.ingest.shelves import ARK, Shelf, disk_shelf
 
 
@@ -22,7 +22,7 @@ def shelf(tmp_path: Path) -> Shelf:
 
 
 def test_a_deleted_object_leaves_no_folder(shelf: Shelf, tmp_path: Path) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one")))
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
     shelf.storage.delete(ARK)
     root = tmp_path / "storage"
     assert sorted(path.name for path in root.iterdir()) == ["0=ocfl_1.1", "extensions", "ocfl_layout.json"]
@@ -30,7 +30,7 @@ def test_a_deleted_object_leaves_no_folder(shelf: Shelf, tmp_path: Path) -> None
 
 
 def test_a_version_that_the_inventory_does_not_know_is_found(shelf: Shelf, tmp_path: Path) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one")))
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
     (tmp_path / "storage" / home_of(ARK) / "v3").mkdir()
     assert [problem.path for problem in shelf.storage.verify(ARK)] == ["v3"]
 
@@ -58,7 +58,7 @@ def test_a_disk_that_does_not_take_it_is_unavailable(shelf: Shelf, monkeypatch: 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    change = Change(shelf.files(a_txt=b"one"))
+    change = ObjectChange(shelf.files(a_txt=b"one"))
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
         with pytest.raises(ServiceUnavailable, match="No space left"):

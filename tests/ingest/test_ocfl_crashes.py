@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from headgate.ingest.ocfl import OcflStorage
-from headgate.ingest.storage import Change, NewFile, Note
+from headgate.ingest.storage.ocfl import OcflStorage
+from headgate.ingest.storage.port import NewFile, Note, ObjectChange
 from tests.ingest.validator import validate
 
 ARK = "ark:/13030/m5br8stc"
@@ -71,8 +71,8 @@ class Scene:
     def contents(self, number: int) -> dict[str, bytes]:
         return {f"{letter}.txt": f"{letter} {number}".encode() for letter in "abc"[:number]} | {"same.txt": b"same"}
 
-    def change(self, number: int) -> Change:
-        return Change({name: self._file(name, content) for name, content in self.contents(number).items()})
+    def change(self, number: int) -> ObjectChange:
+        return ObjectChange({name: self._file(name, content) for name, content in self.contents(number).items()})
 
     def fresh(self, point: int) -> Path:
         root = self.folder / f"at{point}"

@@ -3,10 +3,10 @@
 import pytest
 
 from headgate import BadValue
-from headgate.core.queue import Identifiers, NewJob, Submission
-from headgate.ingest import manifest
-from headgate.ingest.payload_types import BATCHES, SINGLE, jobs_of, submission_type
-from headgate.service.queue_checks import PAYLOAD_TYPES, TYPES
+from headgate.core.queue.model import Identifiers, NewJob, Submission
+from headgate.ingest.formats import manifest
+from headgate.ingest.steps.new_jobs import BATCHES, SINGLE, jobs_of, submission_type
+from headgate.service.queue.checks import PAYLOAD_TYPES, TYPES
 
 SAID = {
     "erc_who": "Everybody", "note": "n", "digest_type": "md5", "digest_value": "0" * 32, "filename": "x.checkm",
@@ -24,7 +24,7 @@ def test_every_type_of_the_service_is_known() -> None:
 
 
 @pytest.mark.parametrize("type_", SINGLE)
-def test_a_payload_that_is_one_object_gives_one_job(type_: str) -> None:
+def test_a_payload_with_one_object_creates_one_job(type_: str) -> None:
     submission = Submission("p", "ann", "http://h/x", type_, metadata=SAID)
     assert jobs_of(submission, None, 7) == [
         NewJob(
@@ -45,7 +45,9 @@ def test_a_payload_that_is_one_object_gives_one_job(type_: str) -> None:
 
 @pytest.mark.parametrize("type_", BATCHES)
 @pytest.mark.parametrize("layout", [manifest.BATCH, manifest.CONTAINERS, manifest.SINGLE_FILES])
-def test_a_batch_gives_a_job_for_each_row_and_its_head_says_what_they_are(type_: str, layout: manifest.Layout) -> None:
+def test_a_batch_manifest_creates_one_job_per_row_of_the_type_in_its_head(
+    type_: str, layout: manifest.ManifestLayout
+) -> None:
     submission = Submission("p", "ann", "http://h/x", type_, metadata=SAID)
     data = f"#%profile | {layout.profile}\n".encode() + ROWS
     first, second = jobs_of(submission, manifest.parse(data, BATCHES[type_]))

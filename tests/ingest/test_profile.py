@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import BadProfiles, BadValue
-from headgate.ingest.profile import Profile, Sources, from_snapshot, load_profile, load_profiles, read_secret
+from headgate.ingest.profiles.profile import Profile, Sources, from_snapshot, load_profile, load_profiles, read_secret
 
 NO_ADDRESS = "is not an http:// or https:// address without user and password"
 LEAST = 'collection = "demo"\nowner = "ark:/13030/j2-owner"\n'
@@ -107,7 +107,7 @@ def test_a_snapshot_of_another_release_is_read(tmp_path: Path) -> None:
         from_snapshot({"name": "p", "owner": "x"})
 
 
-def test_every_mistake_of_a_file_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_of_a_file_is_reported_at_once(tmp_path: Path) -> None:
     text = """
     colection = "demo"
     priority = 100
@@ -159,13 +159,13 @@ def test_every_mistake_of_a_file_is_told_at_once(tmp_path: Path) -> None:
         ('[sources]\nschemes = ["file"]', "sources.roots is missing"),
     ],
 )
-def test_what_contradicts_itself_is_told(tmp_path: Path, more: str, what: str) -> None:
+def test_contradictory_settings_are_reported(tmp_path: Path, more: str, what: str) -> None:
     (found,) = problems_of(tmp_path, LEAST + more)
     assert what in found
 
 
 @pytest.mark.parametrize("text", ["collection = ", LEAST + 'name = "other"', "a = 1\na = 2"])
-def test_what_is_no_profile_at_all(tmp_path: Path, text: str) -> None:
+def test_files_that_are_not_profiles_are_reported(tmp_path: Path, text: str) -> None:
     assert len(problems_of(tmp_path, text)) == 1
 
 
@@ -182,7 +182,7 @@ def test_every_file_is_looked_at(tmp_path: Path) -> None:
     assert list(load_profiles(tmp_path)) == ["good"]
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadProfiles, match=r"there is no such folder; create it, and write a file NAME\.toml"):
         load_profiles(tmp_path / "none")
 
@@ -213,7 +213,7 @@ SOURCES = Sources(
         "file:///data/in/x", "file:///data/in/a/b%20c", "file://localhost/more/x", "s3://bucket/key",
     ],
 )  # fmt: skip
-def test_what_a_profile_allows(url: str) -> None:
+def test_values_that_a_profile_allows(url: str) -> None:
     assert SOURCES.refusal(url) == ""
 
 
@@ -232,7 +232,7 @@ def test_what_a_profile_allows(url: str) -> None:
         ("file:///data/in/%00", "not have the form"),
     ],
 )  # fmt: skip
-def test_what_a_profile_does_not_allow(url: str, why: str) -> None:
+def test_values_that_a_profile_rejects(url: str, why: str) -> None:
     assert why in SOURCES.refusal(url)
 
 

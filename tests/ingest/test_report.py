@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import BadValue
-from headgate.core.queue import Batch, Identifiers, IngestJob, Report, Submission
-from headgate.ingest.report import Envelope, batch_report, confirmation, status_report, update_report
+from headgate.core.queue.model import Batch, Identifiers, IngestJob, Report, Submission
+from headgate.ingest.notices.batch_mails import Envelope, batch_report, confirmation, status_report, update_report
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 ENVELOPE = Envelope("ingest@example.org", ("ann@example.org", "ben@example.org"), NOW, "help@example.org")
@@ -154,7 +154,7 @@ def test_when_nothing_changed_there_is_no_update(states: list[str]) -> None:
 NASTY = "x\r\nBcc: all@example.org\r\n\r\n<script>\u202etxt.exe\0\u2028.\r\n"
 
 
-def test_what_was_handed_in_is_never_a_header_nor_a_line_of_its_own() -> None:
+def test_submitted_text_cannot_inject_headers_or_lines() -> None:
     batch = replace(BATCH, submission=Submission(NASTY, NASTY, NASTY, request_id=NASTY), message=NASTY)
     bad = job(1, "failed", NASTY, NASTY, (NASTY,))
     for message in (
@@ -174,7 +174,7 @@ def test_what_was_handed_in_is_never_a_header_nor_a_line_of_its_own() -> None:
 
 
 @given(st.text(max_size=60))
-def test_whatever_was_handed_in_the_report_can_be_sent_and_read(text: str) -> None:
+def test_whatever_was_submitted_the_report_can_be_sent_and_read(text: str) -> None:
     received = sent(batch_report(BATCH, [job(1, "failed", text, text)], 1, ENVELOPE))
     assert len(text_of(received).splitlines()) <= 9
     assert data_of(received)["failed_jobs"][0]["title"] == text
@@ -194,7 +194,7 @@ def test_a_long_list_is_cut_in_the_text_and_whole_in_the_attachment() -> None:
 @pytest.mark.parametrize(
     "address", ["", "nobody", "a@b@c", "a b@example.org", "a@example.org\r\nBcc: x@y.org", "<a@b.org>", "@b"]
 )
-def test_an_address_that_is_none_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(BadValue, match="mail address"):
         batch_report(BATCH, JOBS, 1, Envelope(address, ("ann@example.org",), NOW))
     with pytest.raises(BadValue, match="mail address"):

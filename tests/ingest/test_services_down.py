@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.queue import Batch, IngestJob
+from headgate.core.queue.model import Batch, IngestJob
 from headgate.gate import Gate
-from headgate.ingest.reading import verify_object
+from headgate.ingest.objects.reading import verify_object
 from tests.ingest import origin as acts
 from tests.ingest.ezid_server import PASSWORD, USER
 from tests.ingest.origin import Act, Handler
@@ -56,7 +56,7 @@ def without_length() -> Act:
 
 @contextmanager
 def failed(gate: Gate, batch: Batch, after: str) -> Iterator[IngestJob]:
-    """A batch fails after that step; what the block mends lets a resume complete it."""
+    """A batch fails after that step; what the block repairs lets a resume complete it."""
     job = only_job(gate, ended(gate, batch))
     assert (job.state, job.last_successful) == ("failed", after), job.message
     assert gate.inventory.objects() == []
@@ -81,7 +81,7 @@ def test_a_work_folder_that_is_full(there: Site, small_disk: Path) -> None:
 
 
 def test_a_work_folder_that_is_full_before_anything_was_fetched(there: Site, small_disk: Path) -> None:
-    """Whoever fails while pending cannot be resumed: the job waits."""
+    """A job that fails while pending cannot be resumed: it waits."""
     there.profile()
     (there.folder / "work").symlink_to(small_disk)
     with (small_disk / "filler").open("wb") as filler, suppress(OSError):

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from headgate.core.queue import Item
+from headgate.core.queue.model import Item
 from headgate.daemon_wiring import daemon_rounds
 from headgate.gate import Gate
-from headgate.ingest.handlers import BoundStep
+from headgate.ingest.steps.handlers import BoundStep
 from tests.ingest.site import Site, ended, only_job, running, site
 from tests.shared_servers import Servers
 

@@ -11,8 +11,8 @@ import pytest
 from obstore.store import S3Store
 
 from headgate.core.errors import BadPayload, BadValue, UnknownName, VersionLost, WorkStopped
-from headgate.ingest.ocfl_layout import home_of
-from headgate.ingest.storage import Change, Note, export
+from headgate.ingest.storage.ocfl_layout import home_of
+from headgate.ingest.storage.port import Note, ObjectChange, export
 from tests.ingest.shelves import ARK, WHEN, Shelf, bucket_shelf, disk_shelf
 
 
@@ -37,9 +37,13 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
 
 
 def test_versions_are_stored_read_and_valid(shelf: Shelf) -> None:
-    assert shelf.put("jid1", Change(shelf.files(a_txt=b"one", deep__b_txt=b"bee", copy_txt=b"one", empty=b""))) == 1
-    assert shelf.put("jid2", Change(shelf.files(a_txt=b"two", new_txt=b"bee"), keep=True, remove=["copy.txt"])) == 2
-    assert shelf.put("jid3", Change(shelf.files(only_txt=b"one"))) == 3
+    assert (
+        shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one", deep__b_txt=b"bee", copy_txt=b"one", empty=b""))) == 1
+    )
+    assert (
+        shelf.put("jid2", ObjectChange(shelf.files(a_txt=b"two", new_txt=b"bee"), keep=True, remove=["copy.txt"])) == 2
+    )
+    assert shelf.put("jid3", ObjectChange(shelf.files(only_txt=b"one"))) == 3
     states = [{each.name for each in version.files} for version in shelf.storage.list_versions(ARK)]
     assert states[0] == {"a.txt", "deep/b.txt", "copy.txt", "empty"}
     assert states[1:] == [{"a.txt", "deep/b.txt", "new.txt", "empty"}, {"only.txt"}]
@@ -51,14 +55,14 @@ def test_versions_are_stored_read_and_valid(shelf: Shelf) -> None:
 
 def test_a_large_file_is_stored_piece_by_piece(shelf: Shelf) -> None:
     content = bytes(range(256)) * 4096 * 20
-    shelf.put("jid1", Change(shelf.files(large_bin=content)))
+    shelf.put("jid1", ObjectChange(shelf.files(large_bin=content)))
     assert shelf.read("large.bin") == content
     assert shelf.storage.verify(ARK) == []
 
 
 def test_a_version_says_what_it_is(shelf: Shelf) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one")))
-    shelf.put("jid2", Change(shelf.files(b_txt=b"two"), keep=True))
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
+    shelf.put("jid2", ObjectChange(shelf.files(b_txt=b"two"), keep=True))
     _, version = shelf.storage.list_versions(ARK)
     assert (version.object_id, version.number, version.created) == (ARK, 2, WHEN)
     assert (version.message, version.operation, version.size) == ("as submitted", "jid2", 6)
@@ -66,61 +70,61 @@ def test_a_version_says_what_it_is(shelf: Shelf) -> None:
 
 
 def test_bytes_that_an_object_has_are_not_stored_again(shelf: Shelf) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=b"same", b_txt=b"same")))
-    shelf.put("jid2", Change(shelf.files(c_txt=b"same", d_txt=b"other")))
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"same", b_txt=b"same")))
+    shelf.put("jid2", ObjectChange(shelf.files(c_txt=b"same", d_txt=b"other")))
     assert sorted(name for name in shelf.inner() if ":" in name) == ["v1:a.txt", "v2:d.txt"]
     shelf.validate()
 
 
 def test_an_object_lies_where_layout_0004_says(shelf: Shelf) -> None:
     """The example of the extension's own text."""
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one")), "object-01")
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")), "object-01")
     digest = "3c0ff4240c1e116dba14c7627f2319b58aa3d77606d0d90dfc6161608ac987d4"
     assert f"3c0/ff4/240/{digest}/inventory.json" in shelf.hands.names()
     assert list(shelf.storage.objects()) == ["object-01"]
 
 
 def test_the_same_operation_stores_once(shelf: Shelf) -> None:
-    change = Change(shelf.files(a_txt=b"one"))
+    change = ObjectChange(shelf.files(a_txt=b"one"))
     assert [shelf.put("jid1", change), shelf.put("jid1", change)] == [1, 1]
-    assert shelf.put("jid2", Change(shelf.files(b_txt=b"two"))) == 2
+    assert shelf.put("jid2", ObjectChange(shelf.files(b_txt=b"two"))) == 2
     assert shelf.put("jid1", change) == 1
     assert len(shelf.storage.list_versions(ARK)) == 2
     with pytest.raises(BadValue, match="stored other files before"):
-        shelf.put("jid1", Change(shelf.files(a_txt=b"another")))
+        shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"another")))
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_who_is_second_stores_nothing(shelf: Shelf, before: int) -> None:
+def test_the_second_writer_stores_nothing(shelf: Shelf, before: int) -> None:
     """Another writer comes between the plan of a version and its commit."""
     for number in range(before):
-        shelf.put(f"before{number}", Change(shelf.files(old_txt=b"old")))
+        shelf.put(f"before{number}", ObjectChange(shelf.files(old_txt=b"old")))
 
     def interfere(_size: int) -> None:
-        shelf.put("other", Change(shelf.files(b_txt=b"b")))
+        shelf.put("other", ObjectChange(shelf.files(b_txt=b"b")))
 
     with pytest.raises(VersionLost):
-        shelf.storage.put_version(ARK, Change(shelf.files(a_txt=b"a")), Note("mine", WHEN), progress=interfere)
+        shelf.storage.put_version(ARK, ObjectChange(shelf.files(a_txt=b"a")), Note("mine", WHEN), progress=interfere)
     assert [each.operation for each in shelf.storage.list_versions(ARK)][before:] == ["other"]
     assert shelf.storage.verify(ARK) == []
     shelf.validate()
 
 
-def test_an_object_that_was_made_anew_meanwhile_is_another_one(shelf: Shelf) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one")))
+def test_an_object_that_was_made_again_meanwhile_is_another_one(shelf: Shelf) -> None:
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
 
     def interfere(_size: int) -> None:
         shelf.storage.delete(ARK)
-        shelf.put("anew", Change(shelf.files(a_txt=b"anew")))
+        shelf.put("anew", ObjectChange(shelf.files(a_txt=b"anew")))
 
     with pytest.raises(VersionLost):
-        shelf.storage.put_version(ARK, Change(shelf.files(b_txt=b"two")), Note("jid2", WHEN), progress=interfere)
+        shelf.storage.put_version(ARK, ObjectChange(shelf.files(b_txt=b"two")), Note("jid2", WHEN), progress=interfere)
     assert shelf.read("a.txt") == b"anew"
     shelf.validate()
 
 
 def test_a_deleted_object_leaves_nothing(shelf: Shelf) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one")))
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
     shelf.storage.delete(ARK)
     shelf.storage.delete(ARK)
     assert shelf.storage.list_versions(ARK) == ()
@@ -129,8 +133,8 @@ def test_a_deleted_object_leaves_nothing(shelf: Shelf) -> None:
         shelf.read("a.txt")
 
 
-def test_what_is_not_there_is_named(shelf: Shelf) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one")))
+def test_missing_files_and_versions_are_named(shelf: Shelf) -> None:
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
     with pytest.raises(UnknownName, match=r"b\.txt"):
         shelf.read("b.txt")
     with pytest.raises(UnknownName, match="v7"):
@@ -143,7 +147,7 @@ def test_what_is_not_there_is_named(shelf: Shelf) -> None:
 
 
 def test_a_file_that_changed_since_it_was_checked_stores_nothing(shelf: Shelf) -> None:
-    change = Change(shelf.files(a_txt=b"one", b_txt=b"two"))
+    change = ObjectChange(shelf.files(a_txt=b"one", b_txt=b"two"))
     change.files["b.txt"].path.write_bytes(b"tvo")
     with pytest.raises(BadPayload, match="changed since"):
         shelf.put("jid1", change)
@@ -157,18 +161,18 @@ def test_a_file_that_changed_since_it_was_checked_stores_nothing(shelf: Shelf) -
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a//b", "", "x\0"])
 def test_names_that_lead_elsewhere_are_refused(shelf: Shelf, name: str) -> None:
     with pytest.raises(BadValue):
-        shelf.put("jid1", Change({name: shelf.file(b"x")}))
+        shelf.put("jid1", ObjectChange({name: shelf.file(b"x")}))
 
 
 @pytest.mark.parametrize("operation", ["", "two words", "x\ny"])
 def test_an_operation_is_one_word(shelf: Shelf, operation: str) -> None:
     with pytest.raises(BadValue, match="operation"):
-        shelf.put(operation, Change(shelf.files(a_txt=b"x")))
+        shelf.put(operation, ObjectChange(shelf.files(a_txt=b"x")))
 
 
-def test_storing_stops_when_it_is_told(shelf: Shelf) -> None:
+def test_storing_stops_when_it_is_asked(shelf: Shelf) -> None:
     with pytest.raises(WorkStopped):
-        shelf.storage.put_version(ARK, Change(shelf.files(a_txt=b"x")), Note("jid1", WHEN), stop=lambda: True)
+        shelf.storage.put_version(ARK, ObjectChange(shelf.files(a_txt=b"x")), Note("jid1", WHEN), stop=lambda: True)
     assert shelf.storage.list_versions(ARK) == ()
     assert [name for name in shelf.inner() if ":" in name] == []
 
@@ -187,8 +191,8 @@ def test_storing_stops_when_it_is_told(shelf: Shelf) -> None:
     ],
 )
 def test_any_damage_is_found(shelf: Shelf, name: str, content: bytes | None) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one", b_txt=b"two")))
-    shelf.put("jid2", Change(shelf.files(c_txt=b"three")))
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one", b_txt=b"two")))
+    shelf.put("jid2", ObjectChange(shelf.files(c_txt=b"three")))
     place = shelf.inner()[name]
     if content is None:
         shelf.hands.remove(place)
@@ -198,13 +202,13 @@ def test_any_damage_is_found(shelf: Shelf, name: str, content: bytes | None) -> 
 
 
 def test_a_file_that_nobody_stored_is_found(shelf: Shelf) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one")))
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
     shelf.hands.write(f"{home_of(ARK)}/v1/content/more.txt", b"more")
     assert [problem.path for problem in shelf.storage.verify(ARK)] == ["v1/content/more.txt"]
 
 
 def test_verifying_reads_every_byte_and_says_how_far_it_is(shelf: Shelf) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=bytes(3_000_000), b_txt=b"two")))
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=bytes(3_000_000), b_txt=b"two")))
     sizes: list[int] = []
     assert shelf.storage.verify(ARK, progress=sizes.append) == []
     assert sum(sizes) == 3_000_003
@@ -212,8 +216,8 @@ def test_verifying_reads_every_byte_and_says_how_far_it_is(shelf: Shelf) -> None
 
 
 def test_a_version_is_taken_out_whole_or_not_at_all(shelf: Shelf) -> None:
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one", deep__b_txt=b"two")))
-    shelf.put("jid2", Change(shelf.files(c_txt=b"three")))
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one", deep__b_txt=b"two")))
+    shelf.put("jid2", ObjectChange(shelf.files(c_txt=b"three")))
     out = shelf.folder / "out"
     export(shelf.storage, ARK, out, version=1)
     found: dict[str, Any] = {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*.txt")}
@@ -231,8 +235,8 @@ def test_a_version_is_taken_out_whole_or_not_at_all(shelf: Shelf) -> None:
 
 def test_a_writer_that_died_after_its_commit_is_made_up_for(shelf: Shelf) -> None:
     """The sidecar is the former one; on a bucket the version has no inventory yet either."""
-    shelf.put("jid1", Change(shelf.files(a_txt=b"one")))
-    change = Change(shelf.files(b_txt=b"two"))
+    shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
+    change = ObjectChange(shelf.files(b_txt=b"two"))
     former = shelf.inner()["inventory.json.sha256"]
     shelf.put("jid2", change)
     shelf.hands.write(former, b"0" * 64 + b" inventory.json\n")
@@ -253,11 +257,11 @@ def test_a_death_at_any_call_to_the_bucket_leaves_a_whole_object(
     bucket: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before every call that changes the bucket, and after it: the answer may be lost as well."""
-    change = Change(disk_shelf(tmp_path).files(b_txt=b"two", c_txt=b"three"))
+    change = ObjectChange(disk_shelf(tmp_path).files(b_txt=b"two", c_txt=b"three"))
     stored = set()
     for point in range(1, 100):
         shelf = bucket_shelf(tmp_path, bucket, f"{tmp_path.name}-{point}")
-        shelf.put("jid1", Change(shelf.files(a_txt=b"one")))
+        shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
         died = _put_and_die(shelf, change, point, monkeypatch)
         versions = [each.operation for each in shelf.storage.list_versions(ARK)]
         stored.add(len(versions))
@@ -273,7 +277,7 @@ def test_a_death_at_any_call_to_the_bucket_leaves_a_whole_object(
     assert stored == {1, 2}
 
 
-def _put_and_die(shelf: Shelf, change: Change, point: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+def _put_and_die(shelf: Shelf, change: ObjectChange, point: int, monkeypatch: pytest.MonkeyPatch) -> bool:
     left = point
 
     def counted(real: Callable[..., object]) -> Callable[..., object]:

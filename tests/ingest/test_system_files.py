@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import BadManifest, BadValue
-from headgate.ingest import system_files
-from headgate.ingest.describe import Description, read_dublin_core, read_erc
-from headgate.ingest.manifest import UNASSIGNED
-from headgate.ingest.system_files import IngestRecord, ObjectModel, read_deletions, read_embargo
+from headgate.ingest.formats.descriptions import Description, read_dublin_core, read_erc
+from headgate.ingest.formats.manifest import UNASSIGNED
+from headgate.ingest.steps import system_files
+from headgate.ingest.steps.system_files import IngestRecord, ObjectModel, read_deletions, read_embargo
 
 ARK = "ark:/13030/m5br8stc"
 values = st.text(st.characters(exclude_categories=["Cs"]), max_size=15).map(str.strip).filter(lambda t: t != UNASSIGNED)
@@ -57,7 +57,7 @@ def test_how_an_object_came_is_read_again(record: IngestRecord) -> None:
         ("2030-01-02T03:04:05Z", datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)),
     ],
 )
-def test_an_embargo_ends_on_a_date_or_there_is_none(value: str, expected: datetime | None) -> None:
+def test_an_embargo_has_an_end_date_or_is_absent(value: str, expected: datetime | None) -> None:
     assert read_embargo(f"embargoEndDate: {value}\n") == expected
 
 
@@ -69,7 +69,7 @@ def test_any_other_embargo_is_refused(text: str) -> None:
         read_embargo(text)
 
 
-def test_what_an_update_takes_away() -> None:
+def test_files_removed_by_an_update() -> None:
     assert read_deletions("a.txt\r\n\n sub/b.txt \na.txt\n") == ("producer/a.txt", "producer/sub/b.txt")
     assert read_deletions("") == ()
     with pytest.raises(BadManifest) as error:

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import pytest
 
 from headgate.core.errors import BadPayload, WorkStopped
-from headgate.ingest.budget import Limits
-from headgate.ingest.container import unpack
-from headgate.ingest.unpacking import Confinement, unpack_confined
+from headgate.ingest.containers.budget import ContainerLimits
+from headgate.ingest.containers.members import unpack
+from headgate.ingest.containers.unpacking import Confinement, unpack_confined
 from tests.ingest.test_container import FILES, PACK, tar_of, zip_of
 
 #: Far more than may be in memory at once.
@@ -146,7 +146,7 @@ BOMBS: dict[str, Bomb] = {
     "10 GB of zeros, gzip": Bomb("tar.gz", lambda: much_of_nothing(gzip.compress), "times its size"),
     "10 GB of zeros, bzip2": Bomb("tar.bz2", lambda: much_of_nothing(bz2.compress), "times its size"),
 }
-LIMITS = Limits(files=1000)
+LIMITS = ContainerLimits(files=1000)
 
 
 @pytest.mark.parametrize("what", BOMBS)
@@ -185,12 +185,12 @@ def test_a_child_that_exceeds_its_memory_says_so(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [archive]
 
 
-def test_a_profile_that_allows_more_files_gives_memory_for_their_names(tmp_path: Path) -> None:
+def test_a_profile_that_allows_more_files_allows_memory_for_their_names(tmp_path: Path) -> None:
     """A child that has none of its own lists as many as the profile allows, and no more memory than that needs."""
     archive = tmp_path / "given.tar"
     archive.write_bytes(tar_of({f"{n:0200}": b"" for n in range(500)}))
     least = Confinement(memory=1 << 20)
-    more = replace(LIMITS, files=Limits().files + 100_000)
+    more = replace(LIMITS, files=ContainerLimits().files + 100_000)
     assert len(unpack_confined(archive, "tar", tmp_path / "out", limits=more, confinement=least)) == 500
 
 
@@ -211,7 +211,7 @@ def kill_reader_of(pipe: Path) -> None:
     with pipe.open("wb"):
         tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
         children = [each for task in tasks for each in (task / "children").read_text().split()]
-        (child,) = [each for each in children if "ingest.unpacking" in Path(f"/proc/{each}/cmdline").read_text()]
+        (child,) = [each for each in children if "containers.unpacking" in Path(f"/proc/{each}/cmdline").read_text()]
         os.kill(int(child), signal.SIGKILL)
 
 
@@ -219,7 +219,7 @@ def kill_reader_of(pipe: Path) -> None:
 def test_an_honest_container_comes_out_as_it_is(tmp_path: Path, kind: str) -> None:
     archive = tmp_path / f"given.{kind}"
     archive.write_bytes(PACK[kind](FILES))
-    members = unpack_confined(archive, kind, tmp_path / "out", limits=Limits())
+    members = unpack_confined(archive, kind, tmp_path / "out", limits=ContainerLimits())
     assert {each.name: (tmp_path / "out" / each.name).read_bytes() for each in members} == FILES
 
 
@@ -227,7 +227,7 @@ def test_a_refusal_says_the_same_as_without_a_child(tmp_path: Path) -> None:
     archive = tmp_path / "given.zip"
     archive.write_bytes(b"noise")
     with pytest.raises(BadPayload, match="not a zip file") as caught:
-        unpack_confined(archive, "zip", tmp_path / "out", limits=Limits())
+        unpack_confined(archive, "zip", tmp_path / "out", limits=ContainerLimits())
     assert caught.value.what == "given.zip"
 
 
@@ -235,7 +235,7 @@ def test_processor_time_is_limited(tmp_path: Path) -> None:
     """10 GB of padding, which limits of their own allow here."""
     archive = tmp_path / "given.tar.bz2"
     archive.write_bytes(bz2.compress(tar_of(FILES)) + bz2.compress(ZEROS * 16) * 640)
-    limits, confinement = Limits(files=10_000_000, ratio=1_000_000), Confinement(seconds=0)
+    limits, confinement = ContainerLimits(files=10_000_000, ratio=1_000_000), Confinement(seconds=0)
     with pytest.raises(BadPayload, match="processor time"):
         unpack_confined(archive, "tar.bz2", tmp_path / "out", limits=limits, confinement=confinement)
 
@@ -244,5 +244,5 @@ def test_unpacking_stops_when_it_should(tmp_path: Path) -> None:
     archive = tmp_path / "given.zip"
     archive.write_bytes(zip_of(FILES))
     with pytest.raises(WorkStopped):
-        unpack_confined(archive, "zip", tmp_path / "out", limits=Limits(), stop=lambda: True)
+        unpack_confined(archive, "zip", tmp_path / "out", limits=ContainerLimits(), stop=lambda: True)
     assert list(tmp_path.iterdir()) == [archive]

@@ -8,7 +8,7 @@ import headgate
 from headgate.core.errors import BadValue, ServiceUnavailable
 from headgate.daemon_wiring import daemon_rounds
 from headgate.gate import Gate
-from headgate.service.work_folder import stage_upload
+from headgate.service.queue.work_folder import stage_upload
 from tests.ingest.site import Site, ended, only_job, running
 
 
@@ -63,7 +63,7 @@ def test_a_disk_that_cannot_be_read_ends_a_round_and_no_daemon(there: Site) -> N
         sweep(gate)
 
 
-def test_a_file_that_cannot_be_handed_in_whole_leaves_nothing(there: Site) -> None:
+def test_a_file_that_cannot_be_submitted_whole_leaves_nothing(there: Site) -> None:
     (there.folder / "endless").symlink_to("/dev/full")
     with there.gate() as gate, pytest.raises(BadValue, match="is neither an existing file"):
         gate.hand_in(there.folder / "endless")

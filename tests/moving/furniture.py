@@ -9,10 +9,10 @@ from typing import Any
 import headgate
 from headgate import Gate, LockRefused
 from headgate.core.history import Entry
-from headgate.core.inventory import Intake, Kind, Message
-from headgate.core.locks import Mode, Request, Want
-from headgate.core.states import BATCH, INGEST_JOB
-from headgate.stores.history import Leaf
+from headgate.core.inventory import Intake, Message, MessageKind
+from headgate.core.locks.model import Mode, Request, Want
+from headgate.core.tables.states import BATCH, INGEST_JOB
+from headgate.stores.ports.history import Leaf
 from tests.contract import queue_steps
 from tests.contract.steps import LONG
 from tests.contract.test_inventory import CALLBACK, VERSION
@@ -29,13 +29,13 @@ def opened(url: str, folder: Path) -> Iterator[Gate]:
 
 
 def furnish(gate: Gate) -> dict[str, Any]:
-    """Something in every table and every state. Gives what its users hold."""
+    """Something in every table and every state. Returns what its users hold."""
     key = _pipeline(gate)
     held = {"key": key, **_locks(gate), "claim": _chunks(gate, key)}
     fill_queue(gate)
     gate.inventory.record(VERSION, [CALLBACK])
     gate.inventory.keep_intake(Intake("bid0000000001", {"owner": "library"}))
-    gate.inventory.post(Message("m1", Kind.CALLBACK, "jid0000000002", "{}", "https://example.org/hook"))
+    gate.inventory.post(Message("m1", MessageKind.CALLBACK, "jid0000000002", "{}", "https://example.org/hook"))
     held["api_token"] = gate.tokens.new("ann", ["read"]).token
     _moved_history(gate)
     return held
@@ -98,7 +98,7 @@ def _chunks(gate: Gate, key: str) -> Any:
 
 def fill_queue(gate: Gate) -> None:
     """A batch and a job in every state that lasts, a hold, reports, priorities."""
-    # Each takes the next of a state, so what shall stay in it is made behind what goes on.
+    # Each takes the next of a state, so what should stay in it is made behind what goes on.
     queue_steps.job_in(gate.queue, "cleaned")
     gate.queue.report_finished()
     gate.queue.fire(queue_steps.taken_batch(gate.queue, "reporting"), "finish")

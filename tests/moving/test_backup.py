@@ -20,11 +20,11 @@ from headgate import BadPayload, BadValue, HalfMoved
 from headgate.core.errors import Invalid
 from headgate.moving import backing_up, not_backed_up, restoring
 from headgate.settings import load
-from headgate.stores.archive import ArchiveSource, Checksum
+from headgate.stores.archive.file import ArchiveSource, Checksum
 from headgate.stores.sql import opening
+from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.engine import Database
-from headgate.stores.sql.moving import accept_backup
+from headgate.stores.sql.moving.whole import accept_backup
 from tests.cli.test_quick_looks import in_shell
 from tests.moving.furniture import SECRET, furnish, opened, seen
 
@@ -83,7 +83,7 @@ def test_a_backup_of_any_store_is_restored_into_sqlite_with_all_that_it_had(sql_
 
 
 @pytest.mark.usefixtures("small")
-def test_a_backup_is_its_owners_alone_whoever_prepared_its_place(tmp_path: Path) -> None:
+def test_a_backup_is_its_owners_alone_no_matter_who_prepared_its_place(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"")
     (tmp_path / "b.gz.unfinished").symlink_to(tmp_path / "elsewhere")
     backup(f"sqlite:///{tmp_path / 'small.db'}", tmp_path / "b.gz")
@@ -170,7 +170,7 @@ FORGED: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
     },
     "the key that once signed sessions": (with_header(facts={"api_token_key": "5e" * 32}), "not a valid fact"),
     "a fact of the place": (with_header(facts={"arriving": "x"}), "not a valid fact"),
-    "a fact that is no number": (with_header(facts={"min_decrypt_version": "x"}), "not a valid fact"),
+    "a fact without a number": (with_header(facts={"min_decrypt_version": "x"}), "not a valid fact"),
     "a missing field": (lambda lines: [{k: v for k, v in lines[0].items() if k != "now"}, *lines[1:]], "now"),
     "a short row": (lambda lines: [line[:-1] if isinstance(line, list) else line for line in lines], "row 1 of"),
     "a number in a text": (
@@ -272,7 +272,7 @@ def test_the_commands_on_the_page_run_as_they_stand(tmp_path: Path) -> None:
     assert done.stdout.count("and compared them") == 3
 
 
-def test_what_is_kept_elsewhere_is_named() -> None:
+def test_a_backup_names_the_store_that_it_does_not_contain() -> None:
     assert not_backed_up(load({"url": "sqlite:///a"})) == []
     (told,) = not_backed_up(load({"url": "sqlite:///a", "coordination_url": "zookeeper://zk1/x"}))
     assert "zookeeper://zk1/x" in told

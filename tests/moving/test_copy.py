@@ -12,10 +12,11 @@ import pytest
 import headgate
 from headgate import BadValue, ClaimRefused, ForeignStore, HalfMoved, LockRefused, StoreInUse
 from headgate.moving import copying
-from headgate.stores.sql.engine import Database
-from headgate.stores.sql.moving import NOT_ROWS, TABLES, open_source
-from headgate.stores.sql.moving_facts import OF_THE_PLACE, moves
-from headgate.stores.sql.opening import open_database, read_facts
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.facts import read_facts
+from headgate.stores.sql.moving.contents import OF_THE_PLACE, moves
+from headgate.stores.sql.moving.whole import NOT_ROWS, TABLES, open_source
+from headgate.stores.sql.opening import open_database
 from headgate.stores.sql.schema import metadata
 from tests.conftest import fresh_store
 from tests.contract.queue_steps import new_batch
@@ -52,7 +53,7 @@ def copy(source: str, target: str, *, force: bool = False) -> Any:
 
 
 @pytest.mark.parametrize(("old", "new"), PAIRS, ids=lambda kind: kind)
-def test_everything_moves_and_goes_on_where_it_was(
+def test_a_copy_contains_everything_and_work_continues_there(
     old: str, new: str, place: Callable[[str], str], tmp_path: Path
 ) -> None:
     source, target = place(old), place(new)
@@ -140,7 +141,7 @@ def test_only_an_empty_target_is_written_into(place: Callable[[str], str], tmp_p
         assert [lock.resource for lock in gate.locks.list()] == [target]
 
 
-def test_what_is_no_store_is_not_copied_and_not_made(tmp_path: Path) -> None:
+def test_a_source_that_is_not_a_store_is_neither_copied_nor_created(tmp_path: Path) -> None:
     with pytest.raises(ForeignStore, match="is not a store of Headgate"):
         copy(f"sqlite:///{tmp_path / 'none'}", f"sqlite:///{tmp_path / 'new'}")
     assert not (tmp_path / "none").exists()
@@ -225,9 +226,7 @@ def test_work_that_begins_while_a_store_is_copied_is_found(
         assert [chunk.status for chunk in gate.ledger.status(job="check")] == ["DONE"]
 
 
-def test_what_changes_without_a_lease_while_a_store_is_copied_is_found_too(
-    place: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_unleased_changes_during_a_copy_are_detected_too(place: Callable[[str], str], tmp_path: Path) -> None:
     source, target = place("sqlite"), place("sqlite")
     with opened(source, tmp_path) as gate:
         gate.locks.acquire("ann", "mine", "exclusive")
@@ -269,7 +268,7 @@ def killed_at_the_first_portion(words: list[str], folder: Path) -> list[Path]:
     """What a command that is killed while it reads leaves in a folder."""
     text = (
         "import os, signal, sys\n"
-        "from headgate.stores.sql.moving import SqlSource\n"
+        "from headgate.stores.sql.moving.whole import SqlSource\n"
         "SqlSource.rows = lambda self, table: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from headgate.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))\n"

@@ -9,9 +9,9 @@ import pytest
 import headgate
 from headgate import BadPayload, BadValue
 from headgate.core.jumps import LAST_NUMBER, LAST_TOKEN, NEXT, STEP, Jump, check_room, next_jump
-from headgate.ingest.ark import mint_for
+from headgate.ingest.formats.ark import mint_for
 from headgate.moving import copying
-from headgate.stores.restore_log import RestoreLog
+from headgate.stores.archive.restores import RestoreLog
 from tests.contract.queue_steps import taken_batch
 from tests.moving.test_backup import backup, changed, restore, with_header
 
@@ -55,7 +55,7 @@ def saved(tmp_path: Path) -> tuple[str, Path]:
     return url, tmp_path / "b.gz"
 
 
-def test_a_restore_gives_nothing_again_when_its_clock_is_behind(saved: tuple[str, Path], sql_url: str) -> None:
+def test_a_restore_reuses_no_id_when_its_clock_is_behind(saved: tuple[str, Path], sql_url: str) -> None:
     url, file = saved
     changed(file, lambda lines: with_header(at=lines[0]["at"] + YEAR)(lines), forged=True)
     given = used(url)
@@ -64,7 +64,7 @@ def test_a_restore_gives_nothing_again_when_its_clock_is_behind(saved: tuple[str
 
 
 @pytest.mark.parametrize("log", ["kept", "lost"])
-def test_two_restores_of_one_backup_give_nothing_twice(
+def test_two_restores_of_one_backup_reuse_no_id(
     log: str, saved: tuple[str, Path], sql_url: str, tmp_path: Path
 ) -> None:
     _url, file = saved
@@ -118,7 +118,7 @@ def test_a_second_copy_of_a_store_goes_further_than_the_first(saved: tuple[str, 
     assert_beyond(used(restored), given[1])
 
 
-def test_a_copy_of_a_store_at_rest_goes_on_with_its_ids(saved: tuple[str, Path], tmp_path: Path) -> None:
+def test_a_copy_of_an_idle_store_continues_its_ids(saved: tuple[str, Path], tmp_path: Path) -> None:
     url, _file = saved
     new = f"sqlite:///{tmp_path / 'new.db'}"
     with headgate.connect(url) as gate:

@@ -13,8 +13,8 @@ import pytest
 import headgate
 from headgate import HalfMoved
 from headgate.cli.main import main
-from headgate.stores.archive import ArchiveTarget
-from headgate.stores.sql.moving import SqlTarget
+from headgate.stores.archive.file import ArchiveTarget
+from headgate.stores.sql.moving.whole import SqlTarget
 
 #: Every step that writes, or compares what was written.
 STEPS: list[tuple[type, str]] = [

@@ -13,9 +13,9 @@ import pytest
 
 import headgate
 from headgate import BadValue, ForeignStore, Gate, HalfMoved, ItemLost, StoreInUse
-from headgate.core.queue import Item
+from headgate.core.queue.model import Item
 from headgate.moving import copying
-from headgate.stores.zookeeper.moving_queue import ZookeeperQueuePlace
+from headgate.stores.zookeeper.queue.moving import ZookeeperQueuePlace
 from tests.contract.queue_steps import everything, new_batch, taken_batch, taken_job, untaken
 from tests.moving.furniture import fill_queue
 from tests.moving.test_backup import backup, restore
@@ -90,7 +90,7 @@ def test_a_queue_goes_to_zookeeper_and_back_with_all_that_it_has(zookeeper: str,
 
 
 def taken_until(gate: Gate, batch: str) -> Any:
-    """That very batch, taken; those before it stay taken until they are given back."""
+    """That very batch, taken; those before it stay taken until they are released."""
     before = []
     while (found := taken_batch(gate.queue)).id != batch:
         before.append(found)
@@ -119,7 +119,7 @@ def test_a_queue_goes_into_the_database_that_keeps_the_ledger(zookeeper: str, tm
         copy(zookeeper, url, force=True)
 
 
-def test_who_keeps_locks_in_the_new_place_is_given_no_token_again(zookeeper: str, tmp_path: Path) -> None:
+def test_a_target_that_already_keeps_locks_never_reuses_a_token(zookeeper: str, tmp_path: Path) -> None:
     here, back = f"sqlite:///{tmp_path / 'here.db'}", f"sqlite:///{tmp_path / 'back.db'}"
     headgate.connect(back).close()
     tokens = []
@@ -187,7 +187,7 @@ def test_a_queue_that_was_restored_goes_to_zookeeper_with_its_numbers(zookeeper:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "zookeeper"])
-def test_what_is_no_store_is_not_copied_and_not_made(kind: str, zookeeper: str, tmp_path: Path) -> None:
+def test_a_source_that_is_not_a_store_is_neither_copied_nor_created(kind: str, zookeeper: str, tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'none.db'}"
     source, target = (database, zookeeper) if kind == "sqlite" else (zookeeper, database)
     with pytest.raises(ForeignStore, match="is not a store of Headgate"):

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from headgate.cli.up import up
+from headgate.cli.service.up import up
 from headgate.settings import KNOWN
 from tests.cli.commands import PROGRAM
 

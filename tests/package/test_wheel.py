@@ -18,7 +18,7 @@ NEEDS = {
     "secrets": ["headgate", "keys", "rotate"],
     "ingest": ["headgate", "ingest", "verify"],
     "service": ["headgate", "up", "--once"],
-    "s3": ["python", "-c", "import headgate.ingest.s3"],
+    "s3": ["python", "-c", "import headgate.ingest.storage.s3"],
 }
 
 
@@ -84,7 +84,7 @@ def test_there_is_a_case_for_every_extra() -> None:
 
 
 @pytest.mark.parametrize("extra", NEEDS)
-def test_what_is_missing_is_told_with_the_name_of_its_extra(extra: str, core: Path, tmp_path: Path) -> None:
+def test_a_missing_dependency_is_reported_with_the_name_of_its_extra(extra: str, core: Path, tmp_path: Path) -> None:
     done = run(core, tmp_path, *NEEDS[extra], HEADGATE_URL=f"sqlite:///{tmp_path}/headgate.db")
     assert done.returncode == (2 if NEEDS[extra][0] == "headgate" else 1)
     assert f'pip install "headgate[{extra}]"' in done.stderr

@@ -40,7 +40,7 @@ class Site:
         return self.run("define", "pipeline.toml", RAW_PASSWORD=self.canary, **self.ring)
 
     def run(self, *words: str, code: int = 0, **environment: Any) -> str:
-        """A command that tells all that it can; what it tells is kept."""
+        """A command that prints all that it can; the output is kept."""
         at = words.index("--") if "--" in words else len(words)
         done = self.command(*words[:at], "-vv", *words[at:], **environment)
         assert done.code == code, done.err

@@ -1,4 +1,4 @@
-"""A secret and a job's key are told to nobody: no table, log, history, error, process list or file has them."""
+"""A secret and a job's key leak nowhere: no table, log, history, error, process list or file has them."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def process_list() -> bytes:
     return found
 
 
-def test_nobody_is_told(site: Site) -> None:
+def test_nobody_learns_it(site: Site) -> None:
     site.use_key_file()
     process = site.command.start("job", "run", "clean", "-vv", "--lease", "2", "--", "sh", "-c", SCRIPT + "sleep 60")
     child = read_number(site.folder / "pid")

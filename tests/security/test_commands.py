@@ -1,4 +1,4 @@
-"""Keys and secrets on the command line: what is told to whom, and the exit codes."""
+"""Keys and secrets on the command line: who sees what, and the exit codes."""
 
 import json
 
@@ -26,7 +26,7 @@ def test_scripts_of_other_languages_open_the_claim_themselves(site: Site) -> Non
         assert (done.code, done.out) == (code, "")
 
 
-def test_the_command_is_told_no_key_and_secrets_as_variables_only_on_request(site: Site) -> None:
+def test_the_command_is_passed_no_key_and_secrets_as_variables_only_on_request(site: Site) -> None:
     show = ["--", "sh", "-c", "tr '\\0' '\\n' </proc/self/environ"]
     keys = {"HEADGATE_JOB_KEY": site.key, **site.ring}
     plain = site.command("job", "run", "clean", *show, **keys)

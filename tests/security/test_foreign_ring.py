@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate import Gate, Refused, WrongKey
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.database.sql_text import Statement
 from tests.contract.ledger_steps import database
 from tests.contract.steps import Gates
 from tests.security.conftest import CANARY, HOLDERS, OTHER
@@ -57,7 +57,7 @@ def test_the_first_ring_that_seals_is_the_stores_own(gates: Gates, foreign: Gate
     assert not ring.exists()
 
 
-def test_what_proves_a_master_key_is_not_the_key(admin: Gate, keys: dict[str, str], ring: Path) -> None:
+def test_the_check_value_of_a_master_key_is_not_the_key(admin: Gate, keys: dict[str, str], ring: Path) -> None:
     facts: dict[str, str] = dict(database(admin).read(lambda tx: tx.all(FACTS)))
     assert len(facts["master_check.1"]) == 43
     assert facts["master_check.1"] not in ring.read_text()
@@ -83,7 +83,7 @@ def test_a_lost_ring_is_not_replaced_unseen(admin: Gate, worker: Gate, keys: dic
     assert admin.secrets.rotate() == 2
 
 
-def test_a_store_goes_on_without_its_lost_ring_when_it_is_told_to(
+def test_a_store_continues_without_its_lost_key_ring_on_request(
     admin: Gate, worker: Gate, keys: dict[str, str], ring: Path
 ) -> None:
     ring.unlink()

@@ -23,25 +23,33 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kazoo.exceptions import NoNodeError
 
-from headgate.cli.definitions import read_pipeline
-from headgate.cli.item_command import read_changes
-from headgate.core import documents, ranges, scopes
-from headgate.core.durations import parse_duration
+from headgate.cli.ingest.item_command import read_changes
+from headgate.cli.ledger.definitions import read_pipeline
+from headgate.core.access import scopes
 from headgate.core.errors import HeadgateError
 from headgate.core.jumps import Jump
-from headgate.core.redaction import mask, redact, shown
-from headgate.core.sizes import parse_size
-from headgate.http.server import parse_address
-from headgate.ingest import anvl, ark, describe, manifest, ocfl_inventory, profile, system_files
-from headgate.ingest.budget import Limits
-from headgate.ingest.container import unpack
-from headgate.ingest.payload_types import BATCHES, OBJECT_LAYOUTS
+from headgate.core.ledger import ranges
+from headgate.core.values import documents
+from headgate.core.values.durations import parse_duration
+from headgate.core.values.redaction import mask, redact, shown
+from headgate.core.values.sizes import parse_size
+from headgate.http.port.server import parse_address
+from headgate.ingest.containers.budget import ContainerLimits
+from headgate.ingest.containers.members import unpack
+from headgate.ingest.formats import anvl, ark, manifest
+from headgate.ingest.formats import descriptions as describe
+from headgate.ingest.profiles import profile
+from headgate.ingest.steps import system_files
+from headgate.ingest.steps.new_jobs import BATCHES, OBJECT_LAYOUTS
+from headgate.ingest.storage import ocfl_inventory
 from headgate.settings import load
 from headgate.store_opening import kind_of, origin_of
-from headgate.stores.archive import FORMAT, KIND, ArchiveSource, Checksum
-from headgate.stores.moving_port import Contents
-from headgate.stores.zookeeper import address, opening, queue_records, records
-from headgate.stores.zookeeper.queue_tree import SPELLINGS, Unreadable
+from headgate.stores.archive.file import FORMAT, KIND, ArchiveSource, Checksum
+from headgate.stores.ports.moving import Contents
+from headgate.stores.zookeeper import address, opening
+from headgate.stores.zookeeper.locks import records
+from headgate.stores.zookeeper.queue import records as queue_records
+from headgate.stores.zookeeper.queue.tree import SPELLINGS, Unreadable
 from tests.ingest.test_container import FILES, PACK, zip_of
 
 FULL = os.environ.get("HEADGATE_TORTURE") == "full"
@@ -85,7 +93,7 @@ def container(kind: str) -> Parser:
     def unpacked(archive: Path) -> None:
         folder = archive.with_name("out")
         try:
-            unpack(archive, kind, folder, limits=Limits(files=100, total_bytes=1 << 20))
+            unpack(archive, kind, folder, limits=ContainerLimits(files=100, total_bytes=1 << 20))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -168,7 +176,7 @@ PARSERS: dict[str, Parser] = {
     "object manifest": Parser(plain(lambda data: manifest.parse(data, OBJECT_LAYOUTS)), [ROW + b"\n#%eof"]),
     "batch manifest": Parser(
         plain(lambda data: manifest.parse(data, BATCHES["batch-manifest"])),
-        [manifest.write(manifest.BATCH, [manifest.Entry("http://h/a", "a", local=("l", "m"), title="t")])],
+        [manifest.write(manifest.BATCH, [manifest.ManifestEntry("http://h/a", "a", local=("l", "m"), title="t")])],
     ),
     "ANVL": Parser(text(anvl.read_unique), [b"a: b\n c\n# d\ne%41: f%0A\n"]),
     "ERC": Parser(text(describe.read_erc), [b"erc:\nwho: A\nwhat: B\nwhere: ark:/13030/m5br8stc\nwhere: l1; l2\n"]),
@@ -200,7 +208,7 @@ PARSERS: dict[str, Parser] = {
     "output of a command": Parser(text(read_changes), [b'working\n{"message": "m", "priority": 3}\n']),
     "OCFL inventory": Parser(plain(lambda data: ocfl_inventory.read_unsealed(data, "a")), [INVENTORY]),
     "node of a lock": Parser(plain(lambda data: records.decode_state(data, "/a")), [STATE.encode()]),
-    "node of the root": Parser(plain(lambda data: opening.read_root(data, ADDRESS)), [opening.Root("ab12").data()]),
+    "node of the root": Parser(plain(lambda data: opening.read_root(data, ADDRESS)), [opening.RootNode("ab12").data()]),
     "nodes of a job": Parser(read_node("design"), [NODE % b"pending"], (Unreadable,)),
     "nodes of a Merritt job": Parser(read_node("mrt-zk"), [NODE % b"Pending"], (Unreadable,)),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Nobody becomes a holder of a dataset's secrets unless an admin confirms it, whoever defines jobs."""
+"""Nobody becomes a holder of a dataset's secrets unless an admin confirms it, no matter who defines jobs."""
 
 import os
 import pty
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headgate import BadValue, Gate, Refused
-from headgate.core.credentials import CustodyChange, Sealed
+from headgate.core.access.credentials import CustodyChange, Sealed
 from headgate.core.errors import HoldersUnconfirmed
-from headgate.core.redaction import MASKED
-from headgate.service.secrets import open_document
+from headgate.core.values.redaction import MASKED
+from headgate.service.secrets.use_cases import open_document
 from tests.cli.commands import PROGRAM
 from tests.contract.ledger_steps import claimed
 from tests.security.conftest import CANARY, OTHER
@@ -30,7 +30,7 @@ def copies(gate: Gate, job: str) -> list[str]:
 def test_a_job_that_somebody_has_read_more_gets_nothing_at_the_next_define(
     admin: Gate, worker: Gate, keys: Keys
 ) -> None:
-    """Whoever has a job's key and may define: its job reads what it should not, and the admin defines all again."""
+    """An attacker with a job's key who may define: its job reads too much, and the admin defines all again."""
     worker.ledger.define_job("report", **WANTED)
     for define in (
         lambda: admin.ledger.define_job("report", **WANTED),
@@ -145,7 +145,7 @@ def test_the_command_asks_before_a_job_gets_secrets(site: Site) -> None:
 
 
 def on_terminal(site: Site, answer: str, **told: str) -> int:
-    """`define` at a terminal, where somebody types the answer. Gives the exit code."""
+    """`define` at a terminal, where somebody types the answer. Returns the exit code."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [PROGRAM, "define", "pipeline.toml"], cwd=site.folder, env=site.command.environment(**told), stdin=theirs,

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.keywrap import InvalidUnwrap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.credentials import additional_data
-from headgate.service import crypto
-from headgate.service.sealing import check_of, kek_of
+from headgate.core.access.credentials import additional_data
+from headgate.service.secrets import crypto
+from headgate.service.secrets.sealing import check_of, kek_of
 
 KEY = bytes(range(32))
 
@@ -111,7 +111,7 @@ def test_a_flipped_bit_in_a_wrap_opens_nothing(bit: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["cred/d/n/other/1", "cred/d/n/j/2", "cred/other/n/j/1", "cred/d/other/j/1"])
-def test_what_belongs_elsewhere_does_not_open(wrong: str) -> None:
+def test_a_secret_sealed_for_another_place_does_not_decrypt(wrong: str) -> None:
     """Another job, version, dataset or name."""
     sealed = crypto.encrypt(KEY, "secret", b"cred/d/n/j/1")
     with pytest.raises(InvalidTag):
@@ -124,7 +124,7 @@ def test_a_key_of_another_job_does_not_unwrap() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "é", "AAAA", "a" * 41])
-def test_what_is_no_sealed_text_does_not_open(text: str) -> None:
+def test_malformed_sealed_text_does_not_decrypt(text: str) -> None:
     with pytest.raises(crypto.CANNOT_OPEN):
         crypto.decrypt(KEY, text, b"")
     with pytest.raises(crypto.CANNOT_OPEN):

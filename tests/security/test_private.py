@@ -15,11 +15,11 @@ import headgate
 from headgate import private
 from headgate.core.faults import OPEN_FILES
 from headgate.ingest.context import open_storage
-from headgate.ingest.storage import Change, NewFile, Note, export
+from headgate.ingest.storage.port import NewFile, Note, ObjectChange, export
 from headgate.moving import backing_up, restoring
-from headgate.service.keyring import add_to_ring
+from headgate.service.secrets.keyring import add_to_ring
 from headgate.settings import load
-from headgate.stores.sql.dialects.sqlite_wake import WakeFolder
+from headgate.stores.sql.dialects.sqlite.wake import WakeFolder
 from tests.users import as_user, rights
 
 SOURCE = Path(private.__file__).parent
@@ -57,7 +57,7 @@ def use_store(folder: Path, journal: str, **settings: str) -> dict[str, int]:
         gate.hand_in(source)
         storage = open_storage("ocfl", "", gate.ingest.options)
         new = NewFile(source, 7, {"sha256": hashlib.sha256(b"content").hexdigest()})
-        storage.put_version("ark:/1/a", Change({f"inner/{mine}": new}, keep=True), Note(mine, datetime.now(UTC)))
+        storage.put_version("ark:/1/a", ObjectChange({f"inner/{mine}": new}, keep=True), Note(mine, datetime.now(UTC)))
         with backing_up(gate.settings, folder / f"backup-{mine}-{os.getpid()}") as moving:
             moving.run(lambda _count: None)
         with WakeFolder(folder / "headgate.db")._bind(f"hg_{os.getuid():016x}"):
@@ -93,7 +93,7 @@ def test_everything_is_private_whatever_the_umask(user: int, umask: int, journal
 
 
 @as_root
-def test_two_users_of_a_group_share_a_store_and_a_third_is_told_why_not(place: Path) -> None:
+def test_two_users_of_a_group_share_a_store_and_a_third_learns_why_not(place: Path) -> None:
     os.chown(place, 0, LAB)
     place.chmod(0o2770)
     shared = {"store_group": str(LAB)}
@@ -188,10 +188,10 @@ def test_a_restored_store_and_an_export_are_private_and_keys_always(place: Path)
 
 
 def test_one_module_makes_files_and_folders() -> None:
-    """Whoever needs a new file calls `headgate.private`, so that no mode is chosen anywhere else."""
+    """Anyone who needs a new file calls `headgate.private`, so that no mode is chosen anywhere else."""
     texts = {str(file.relative_to(SOURCE)): file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py")}
     found = {name: made for name, text in texts.items() if (made := MAKES_FILES.findall(text))}
-    assert set(found) == {"private.py", "service/guards.py"}  # A guard makes its user's file, not one of ours.
+    assert set(found) == {"private.py", "service/guards/kinds.py"}  # A guard makes its user's file, not one of ours.
 
 
 @pytest.mark.parametrize("answer", [errno.EPERM, errno.ENOTSUP])

@@ -17,17 +17,17 @@ import httpx2
 import pytest
 
 import headgate
-from headgate.core.inventory import Intake, InventoryFile, Kind, Message, Recording
-from headgate.core.queue import Batch, IngestJob
-from headgate.core.wire import plain
+from headgate.core.inventory import Intake, InventoryFile, Message, MessageKind, Recording
+from headgate.core.queue.model import Batch, IngestJob
+from headgate.core.values.wire import plain
 from headgate.gate import Gate
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from headgate.http.service import Service
-from headgate.ingest.ark import dataid, parse_object
-from headgate.ingest.handlers import STEPS
-from headgate.ingest.messages import send_due
-from headgate.ingest.profile import Profile, Sources, Storage
-from headgate.stores.zookeeper.queue_tree import SPELLINGS
+from headgate.ingest.formats.ark import dataid, parse_object
+from headgate.ingest.notices.messages import send_due
+from headgate.ingest.profiles.profile import Profile, ProfileStorage, Sources
+from headgate.ingest.steps.handlers import STEPS
+from headgate.stores.zookeeper.queue.tree import SPELLINGS
 from tests.ingest.site import Site, ended, only_job, running, site
 from tests.shared_servers import Servers
 from tests.waiting import until
@@ -56,7 +56,7 @@ class Target:
         """A snapshot that reads, writes and sends as the attacker likes."""
         evil = Profile(
             "demo", "demo", "library", notification=(EVE,), callback_url=self.site.origin.url(LOOT),
-            callback_secret=f"env:{CANARY}", storage=Storage("ocfl", self.loot.as_uri()),
+            callback_secret=f"env:{CANARY}", storage=ProfileStorage("ocfl", self.loot.as_uri()),
             sources=Sources(("file", "http"), ports=(self.site.origin.port,), roots=("/",), private_addresses=True),
         )  # fmt: skip
         return plain(evil.snapshot())  # type: ignore[no-any-return]
@@ -150,8 +150,8 @@ def test_mails_and_callbacks_go_where_profiles_say_and_say_what_the_service_writ
     made = {**proof(start), "position": 0, "jobs": [{"payload_url": "https://example.org/x"}]}
     assert target.worker.post(f"/v1/batches/{batch.id}/jobs", json=made).status_code == 200
     job = only_job(target.gate, batch)
-    target.gate.inventory.post(Message("m1", Kind.MAIL, batch.id, mail.as_string(), batch=batch.id))
-    target.gate.inventory.post(Message("m2", Kind.FAILURE, job.id, "{}", target.site.origin.url(INTERNAL)))
+    target.gate.inventory.post(Message("m1", MessageKind.MAIL, batch.id, mail.as_string(), batch=batch.id))
+    target.gate.inventory.post(Message("m2", MessageKind.FAILURE, job.id, "{}", target.site.origin.url(INTERNAL)))
     send_due(target.gate.ingest)
     target.untouched()
     assert [each["id"] for each in target.site.callbacks()] == ["m2"], "it goes to the profile's own address"
@@ -243,7 +243,7 @@ def test_an_outside_owner_makes_jobs_and_records_and_the_service_does_the_rest(t
     assert (told["type"], told["data"]["primary_id"]) == ("ingest.completed", good.ark)
 
 
-def test_what_is_asked_of_a_batch_before_it_starts_does_not_hide_its_profile_later(target: Target) -> None:
+def test_reading_a_batch_before_it_starts_does_not_hide_its_profile_later(target: Target) -> None:
     """A notice that is asked for must not make it look as if it had none; a problem is its owner's to report."""
     batch = target.submit()
     refused = target.worker.put(f"/v1/inventory/intakes/{batch.id}/problem", json={"problem": "none"})
@@ -281,7 +281,7 @@ def test_headgates_own_daemons_work_through_the_service_without_a_profile_of_the
         assert ended(target.gate, bad).state == "failed"
         assert "there is no profile nobody" in ended(target.gate, unknown).message
         until(lambda: len(target.site.mails()) == 4, "both are taken in and reported")
-        until(lambda: len(target.site.callbacks()) == 2, "both are told of")
+        until(lambda: len(target.site.callbacks()) == 2, "both callbacks")
     assert {each["type"] for each in target.site.callbacks()} == {"ingest.completed", "ingest.failed"}
     assert {str(each["To"]) for each in target.site.mails()} == {"ann@example.org"}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headgate import BadValue, Gate, Refused, WrongKey
-from headgate.stores.sql.statement import Statement
+from headgate.stores.sql.database.sql_text import Statement
 from tests.contract.ledger_steps import database
 from tests.contract.steps import Gates
 from tests.security.conftest import CANARY, OTHER
@@ -24,12 +24,12 @@ import sys, headgate
 gate = headgate.connect(sys.argv[1], master_key_file=sys.argv[2])
 store = gate.ledger.custody
 one = store.rewrap
-def tell(pairs):
+def stepwise(pairs):
     sys.stdin.readline()
     count = one(pairs)
     print(count, flush=True)
     return count
-store.rewrap = tell
+store.rewrap = stepwise
 gate.secrets.rewrap(batch=1)
 """
 COUNT = """select master_id, count(*) from (select master_id from hg_credential union all
@@ -78,7 +78,9 @@ def test_rewrap_brings_all_under_the_newest_and_refuses_the_old(
     assert secrets(worker, admin.secrets.new_key("clean", beside=True).key) == {"password": CANARY}
 
 
-def test_what_comes_back_under_an_old_key_is_refused_until_it_is_rewrapped(admin: Gate, keys: dict[str, str]) -> None:
+def test_secrets_restored_under_an_old_key_are_refused_until_they_are_rewrapped(
+    admin: Gate, keys: dict[str, str]
+) -> None:
     """A restored row, say: the key may have been lost since."""
     look = Statement("Look.", "select master_wrap from hg_credential where job_id = 0 order by dataset_id")
     ((old,), *_) = database(admin).read(lambda tx: tx.all(look))
@@ -95,7 +97,7 @@ def test_what_comes_back_under_an_old_key_is_refused_until_it_is_rewrapped(admin
     assert admin.secrets.new_key("clean", lost=True).warnings == ()
 
 
-def test_a_ring_without_a_key_that_is_still_needed_is_told(admin: Gate, keys: dict[str, str], ring: Path) -> None:
+def test_a_ring_without_a_key_that_is_still_needed_is_reported(admin: Gate, keys: dict[str, str], ring: Path) -> None:
     admin.secrets.rotate()
     admin.secrets.rotate()
     ring.write_text("".join(ring.read_text().splitlines(keepends=True)[1:]))
@@ -140,7 +142,7 @@ def test_the_ring_is_its_owners_alone(admin: Gate, keys: dict[str, str], ring: P
         admin.secrets.rotate()
 
 
-def test_what_is_no_ring_is_refused_without_being_shown(gates: Gates, ring: Path) -> None:
+def test_a_malformed_key_ring_is_refused_without_printing_it(gates: Gates, ring: Path) -> None:
     key = "A" * 43
     for text in ("", "v1", "v1:short", f"1:{key}", f"v0:{key}", f"v1:{key}\nv1:{key}", f"v1:{key}\n\xff"):
         ring.write_text(text, encoding="latin-1")

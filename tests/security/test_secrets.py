@@ -10,10 +10,10 @@ import pytest
 
 import headgate
 from headgate import BadValue, Claim, Gate, Refused, WrongKey
-from headgate.core.credentials import Custody, CustodyChange, Sealed
-from headgate.core.redaction import MASKED
-from headgate.service.secrets import Opened, open_document
-from headgate.stores.sql.statement import Statement
+from headgate.core.access.credentials import Custody, CustodyChange, Sealed
+from headgate.core.values.redaction import MASKED
+from headgate.service.secrets.use_cases import Opened, open_document
+from headgate.stores.sql.database.sql_text import Statement
 from tests.contract.ledger_steps import claimed, database, everything
 from tests.contract.steps import Gates, in_thread
 from tests.security.conftest import CANARY, HOLDERS, OTHER
@@ -161,7 +161,7 @@ TAMPERINGS: dict[str, Callable[[Gate, Copies], None]] = {
 
 
 @pytest.mark.parametrize("how", TAMPERINGS)
-def test_what_was_changed_or_moved_does_not_open_and_nothing_is_claimed(worker: Gate, keys: Keys, how: str) -> None:
+def test_altered_or_moved_secrets_do_not_decrypt_and_nothing_is_claimed(worker: Gate, keys: Keys, how: str) -> None:
     assert opened(worker, "clean", keys["clean"])["raw"] == {"password": CANARY}
     TAMPERINGS[how](worker, copies(worker))
     before = everything(worker)
@@ -179,7 +179,7 @@ def test_an_older_value_under_the_newer_version_does_not_open(admin: Gate, worke
         opened(worker, "clean", keys["clean"])
 
 
-def test_setting_a_secret_again_mends_it(admin: Gate, worker: Gate, keys: Keys) -> None:
+def test_setting_a_secret_again_repairs_it(admin: Gate, worker: Gate, keys: Keys) -> None:
     change(admin, "update hg_credential set sealed = ''")
     with pytest.raises(WrongKey, match="Set it again"):
         worker.ledger.find_next("clean", key=keys["clean"])
@@ -189,7 +189,7 @@ def test_setting_a_secret_again_mends_it(admin: Gate, worker: Gate, keys: Keys) 
 
 
 def test_the_escrow_of_one_job_does_not_pass_for_anothers(admin: Gate, keys: Keys) -> None:
-    """Whoever has one job's key and can write to the store would else be sealed the other's next secrets."""
+    """Otherwise the next secrets of the other job would be sealed for an attacker with one job's key."""
     look = "select master_wrap from hg_escrow e join hg_job j on j.id = e.job_id where j.name = 'report'"
     (stolen,) = database(admin).read(lambda tx: tx.one(Statement("Look.", look)))
     change(admin, "update hg_escrow set master_wrap = :stolen", stolen=stolen)
@@ -220,7 +220,7 @@ def test_a_job_that_gains_an_input_opens_its_secrets_and_one_that_loses_it_does_
     assert database(admin).read(lambda tx: tx.one(Statement("Look.", look)))[0] == 1
 
 
-def test_an_input_gained_without_the_master_key_is_told_and_mended_with_it(
+def test_an_input_gained_without_the_master_key_is_reported_and_repaired_with_it(
     admin: Gate, worker: Gate, keys: Keys
 ) -> None:
     done = worker.ledger.define_job("report", inputs=["tidy", "raw"], outputs=["rep"])
@@ -365,7 +365,7 @@ def test_a_key_retired_between_proof_and_claim_keeps_no_chunk(
 def test_a_key_that_is_made_while_a_secret_is_being_set_opens_it(
     gates: Gates, admin: Gate, keys: Keys, ring: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was planned on an old view is refused by the store, and planned anew."""
+    """What was planned on an old view is refused by the store, and planned again."""
     other, store = gates.open(master_key_file=str(ring)), admin.ledger.custody
     write = store.change_custody
     made: list[str] = []
@@ -385,7 +385,7 @@ def test_a_key_that_is_made_while_a_secret_is_being_set_opens_it(
 
 
 def test_keys_and_secrets_that_are_made_at_once_fit_each_other(gates: Gates, admin: Gate, ring: Path) -> None:
-    """Whoever comes second sees the first one's work: no job is left without a copy, none with an old one."""
+    """Anyone who comes second sees the first one's work: no job is left without a copy, none with an old one."""
     admin.ledger.define_dataset("raw", secrets={"password": "0"})
     jobs = [f"job{number}" for number in range(3)]
     for job in jobs:
@@ -442,6 +442,6 @@ def test_a_bad_secret_is_refused_without_being_shown(admin: Gate, keys: Keys) ->
 @pytest.mark.parametrize(
     "document", [[], "x", {}, {"job": 1}, {"job": "j", "inputs": []}, {"job": "j", "inputs": {"a": 1}}]
 )
-def test_what_is_no_claim_is_not_opened(document: Any) -> None:
+def test_a_document_that_is_not_a_claim_is_refused(document: Any) -> None:
     with pytest.raises(headgate.BadValue):
         open_document(document, EVERY_KEY)

@@ -1,4 +1,4 @@
-"""The service and strangers: what it tells whom, what it logs, and whom its callers trust."""
+"""The service and strangers: what it shows to whom, what it logs, and whom its callers trust."""
 
 import json
 import logging
@@ -17,8 +17,8 @@ from cryptography.x509.oid import NameOID
 import headgate
 from headgate import ClaimLost, Gate, StoreUnavailable
 from headgate.client import connection
-from headgate.core.scopes import LIMITED
-from headgate.http.server import Server
+from headgate.core.access.scopes import LIMITED
+from headgate.http.port.server import Server
 from headgate.http.service import Service
 from headgate.telemetry import JsonLines, logger
 from tests.http.conftest import Tokens, server, with_scopes
@@ -98,7 +98,7 @@ BODIES: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize(("route", "word"), limited_routes(), ids=lambda each: getattr(each, "name", each))
-def test_what_is_another_tenants_is_told_as_what_is_not_there(
+def test_items_of_another_tenant_are_reported_as_not_found(
     gate: Gate, with_scopes: Tokens, route: Route, word: str
 ) -> None:
     for name in ("theirs", "theirs-made"):
@@ -127,7 +127,9 @@ def test_what_is_another_tenants_is_told_as_what_is_not_there(
 # ---------------------------------------------------------------- S13: force leaves a trace, and the old holder is out
 
 
-def test_who_forces_says_why_is_named_and_makes_the_old_token_stale(gate: Gate, with_scopes: Tokens) -> None:
+def test_a_forced_claim_needs_a_reason_is_recorded_and_makes_the_old_token_stale(
+    gate: Gate, with_scopes: Tokens
+) -> None:
     gate.ledger.define_dataset("forced")
     gate.ledger.define_job("make-forced", outputs=["forced"])
     old = gate.ledger.claim("make-forced", "1", worker="first")
@@ -147,7 +149,7 @@ def test_who_forces_says_why_is_named_and_makes_the_old_token_stale(gate: Gate, 
 # ---------------------------------------------------------------- S14, S18: headers and bodies
 
 
-def test_no_other_origin_is_let_in_and_nothing_is_guessed(with_scopes: Tokens) -> None:
+def test_responses_allow_no_other_origin_and_no_content_sniffing(with_scopes: Tokens) -> None:
     admin = with_scopes("admin")
     answer = admin.get("/v1/status", headers={"Origin": "https://evil.example"})
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
@@ -166,7 +168,7 @@ def test_a_key_that_is_there_twice_is_refused(with_scopes: Tokens) -> None:
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"nul", b"1e999999999"])
-def test_a_body_that_is_no_json_is_told_so(with_scopes: Tokens, body: bytes) -> None:
+def test_a_body_that_is_not_json_is_refused(with_scopes: Tokens, body: bytes) -> None:
     answer = with_scopes("admin").post("/v1/locks", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
 

@@ -10,8 +10,8 @@ import pytest
 import headgate
 from headgate import StoreMisconfigured, StoreUnavailable
 from headgate.core.errors import BadValue
-from headgate.stores.sql.dialects.mysql import Mysql
-from headgate.stores.sql.dialects.postgresql_session import target_of
+from headgate.stores.sql.dialects.mysql.dialect import Mysql
+from headgate.stores.sql.dialects.postgresql.session import target_of
 from headgate.stores.zookeeper.address import parse
 from tests.certificates import Authority
 from tests.servers import MariaDB, PostgreSQL, PrivateServer, ZooKeeper
@@ -49,7 +49,7 @@ def url_of(server: PrivateServer, host: str, ca: Path | str = "", mode: str = ""
         said = [f"tls={mode or 'verify'}", "patience=2", f"tls_ca={ca}" if ca else ""]
         return f"zookeeper://{host}:{server.secure_port}/secure?{'&'.join(filter(None, said))}"
     if isinstance(server, PostgreSQL):
-        # The driver has a resolver of its own, so it is told the address beside the name.
+        # The driver has a resolver of its own, so it gets the address beside the name.
         said = ["hostaddr=127.0.0.1", f"sslrootcert={ca}" if ca else "", f"sslmode={mode}" if mode else ""]
     else:
         said = [f"tls_ca={ca}" if ca else "", f"tls={mode}" if mode else ""]
@@ -78,7 +78,7 @@ def test_a_certificate_of_an_unknown_authority_is_not_trusted(server: PrivateSer
         use(url_of(server, HOST))
 
 
-def test_the_check_can_be_given_up_in_the_url_alone(server: PrivateServer) -> None:
+def test_the_url_can_disable_certificate_checks(server: PrivateServer) -> None:
     use(url_of(server, OTHER_HOST, mode="require" if isinstance(server, PostgreSQL) else "unverified"))
 
 
@@ -93,14 +93,14 @@ def test_an_expired_certificate_is_not_trusted(kind: str, authority: Authority) 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_a_server_without_tls_is_refused_beyond_this_machine(kind: str) -> None:
-    """Otherwise whoever sits in between need only claim that the server has no TLS."""
+    """Otherwise anyone who sits in between need only claim that the server has no TLS."""
     with KINDS[kind]() as server:
         with pytest.raises(StoreMisconfigured, match=r"(?i)does(n't| not) support"):
             use(url_of(server, HOST))
         use(url_of(server, HOST, mode="disable" if kind == "postgresql" else "off"))
 
 
-def test_a_plain_port_of_zookeeper_is_told_apart() -> None:
+def test_a_plain_zookeeper_port_is_recognised() -> None:
     with ZooKeeper() as server, pytest.raises(StoreUnavailable):
         use(f"zookeeper://{HOST}:{server.port}/x?tls=verify&patience=1")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headgate import BadValue, StoreUnavailable
-from headgate.client.connection import Connection
+from headgate.client.connection import ServiceConnection
 from headgate.settings import SYSTEM_FILE, Settings, load
 from headgate.store_opening import named_service, open_named_service, open_store, token_for
 
@@ -120,7 +120,7 @@ def test_a_token_never_goes_over_plain_http_to_another_machine(tmp_path: Path, s
         assert sent(settings(tmp_path, **given)) == TOKEN
         return
     with pytest.raises(BadValue, match="plain http"):
-        sent(settings(tmp_path, 'insecure_http = "yes"', **given))  # Whoever wrote that file does not decide it.
+        sent(settings(tmp_path, 'insecure_http = "yes"', **given))  # Anyone who wrote that file does not decide it.
     assert sent(settings(tmp_path, HEADGATE_INSECURE_HTTP="yes", **given)) == TOKEN
 
 
@@ -128,7 +128,7 @@ def test_a_redirect_does_not_carry_the_token_elsewhere() -> None:
     """Whatever the code, and whether a question or a change: nobody else is asked."""
     for code in (301, 302, 303, 307, 308):
         with listening() as (elsewhere, there), listening(code, elsewhere) as (here, asked):
-            with closing(Connection(here, TOKEN)) as connection:
+            with closing(ServiceConnection(here, TOKEN)) as connection:
                 with pytest.raises(StoreUnavailable):
                     connection.get("locks")
                 with pytest.raises(StoreUnavailable):
@@ -138,7 +138,7 @@ def test_a_redirect_does_not_carry_the_token_elsewhere() -> None:
 
 @contextmanager
 def listening(code: int = 200, target: str = "") -> Iterator[tuple[str, list[str]]]:
-    """A server that redirects to the target. Gives its URL, and the tokens that it was sent."""
+    """A server that redirects to the target. Returns its URL, and the tokens that it was sent."""
     tokens: list[str] = []
 
     class Answer(BaseHTTPRequestHandler):

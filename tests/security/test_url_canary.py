@@ -1,4 +1,4 @@
-"""Signatures, tokens and passwords in URLs are used, and told to nobody: log, history, store, mails, answers, pages."""
+"""Signatures, tokens and passwords in URLs are used, and leak nowhere: log, history, store, mails, answers, pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx2
 from sqlalchemy import MetaData, create_engine, select
 
 from headgate.gate import Gate
-from headgate.http.server import Server
+from headgate.http.port.server import Server
 from headgate.http.service import Service
 from headgate.telemetry import JsonLines, logger
 from tests.cli.commands import Headgate
@@ -75,7 +75,7 @@ def answers(gate: Gate, items: list[str]) -> str:
     return "".join(each.text for each in [*found, *shown])
 
 
-def test_secrets_in_addresses_are_used_and_told_to_nobody(tmp_path: Path) -> None:
+def test_secrets_in_addresses_are_used_and_revealed_to_nobody(tmp_path: Path) -> None:
     canary = f"c4n4ry{secrets.token_hex(8)}"
     signed = f"?X-Amz-Credential=me&X-Amz-Signature={canary}&x=1"
     with site(tmp_path, f"sqlite:///{tmp_path}/headgate.db") as there, logged() as log:
@@ -99,7 +99,7 @@ def test_secrets_in_addresses_are_used_and_told_to_nobody(tmp_path: Path) -> Non
                 states = [ended(gate, each).state for each in batches]
                 assert states == ["completed", "failed", "failed", "failed"]
                 until(lambda: len(there.mails()) == 4, "all are reported")
-                until(lambda: len(there.origin.asked(hook)) == 3, "those with a job are told of")
+                until(lambda: len(there.origin.asked(hook)) == 3, "the callbacks of those with a job")
             assert there.origin.asked(f"/listed.txt{signed}"), "what is listed was asked for, with its signature"
             failed = only_job(gate, batches[1])
             assert failed.configuration["payload_url"].endswith(signed), "it can be fetched again"

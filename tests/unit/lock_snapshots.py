@@ -3,17 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from headgate.core.lock_rules import LOCK_RULES, LockRules
-from headgate.core.lock_snapshot import (
-    Change,
-    LockSnapshot,
-    Outcome,
-    QueueEntry,
-    Record,
-    ResourceSnapshot,
-)
-from headgate.core.locks import COMPATIBLE, Lock, Mode, Request, Waiter, Want
-from headgate.core.states import LOCK
+from headgate.core.locks.model import COMPATIBLE, Lock, Mode, Request, Waiter, Want
+from headgate.core.locks.rules import LOCK_RULES, LockRules
+from headgate.core.locks.snapshot import Change, LockOutcome, LockRecord, LockSnapshot, QueueEntry, ResourceSnapshot
+from headgate.core.tables.states import LOCK
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 TAG = "ab12"
@@ -51,16 +44,16 @@ def snap(*resources: ResourceSnapshot, **more: object) -> LockSnapshot:
     return LockSnapshot(TAG, {each.uri: each for each in found}, NOW, **more)  # type: ignore[arg-type]
 
 
-def kinds(outcome: Outcome[object]) -> list[str]:
+def kinds(outcome: LockOutcome[object]) -> list[str]:
     return [type(change).__name__ for change in outcome.changes]
 
 
-def of(outcome: Outcome[object], kind: type[Change]) -> list[Change]:
+def of(outcome: LockOutcome[object], kind: type[Change]) -> list[Change]:
     return [change for change in outcome.changes if isinstance(change, kind)]
 
 
-def records(outcome: Outcome[object]) -> list[tuple[str, str, str, str]]:
-    found = [change for change in outcome.changes if isinstance(change, Record)]
+def records(outcome: LockOutcome[object]) -> list[tuple[str, str, str, str]]:
+    found = [change for change in outcome.changes if isinstance(change, LockRecord)]
     return [(each.client, each.before, each.event, each.after) for each in found]
 
 

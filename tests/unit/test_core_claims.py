@@ -1,4 +1,4 @@
-"""The claim table, cell by cell, and what else stands in the way."""
+"""The claim table, cell by cell, and what else blocks a claim."""
 
 from datetime import UTC, datetime
 from itertools import product
@@ -6,29 +6,19 @@ from itertools import product
 import pytest
 
 from headgate import BadValue, Lock, Mode, UnknownName
-from headgate.core.claims import (
-    CLAIM_TABLE,
-    INPUT_STATES,
-    Answer,
-    View,
-    after_crash,
-    after_failure,
-    cell,
-    input_state,
-    may_claim,
-    missing_inputs,
-    output_state,
-    own_answer,
-    retry_delay,
-)
-from headgate.core.ledger import Job, Kind, OnFailure, Row, parse_kind, parse_status
-from headgate.core.pipeline import check_beside, check_job, differences, warnings_for
+from headgate.core.ledger.claims import input_state, may_claim, missing_inputs, output_state, own_answer, retry_delay
+from headgate.core.ledger.model import Job, Kind, Row
+from headgate.core.ledger.parsing import parse_kind, parse_status
+from headgate.core.ledger.pipeline import check_beside, check_job, differences, warnings_for
+from headgate.core.ledger.rules import CHUNK_RULES, CLAIM_TABLE, INPUT_STATES
+from headgate.core.ledger.snapshot import ChunkSnapshot
+from headgate.core.ledger.verdicts import Answer
 
 JOB = Job("clean", ("raw",), ("tidy",))
 READY_INPUT = Row("raw", "1", "external", Kind.OUTPUT, "READY")
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
-#: RULES.md's table once more, as its page draws it.
+#: The table of the rules once more, as its page draws it.
 DRAWN = """
 absent            | yes   no no*  no    yes   no
 RUNNING, alive    | no    no no   no    no    no
@@ -51,9 +41,9 @@ def row(kind: Kind, state: str, **more: object) -> Row | None:
     return Row(dataset, "1", "clean", kind, word, expires_in=expires, **more)  # type: ignore[arg-type]
 
 
-def view(output: str = "absent", given: str = "absent", job: Job = JOB, **more: object) -> View:
+def chunk(output: str = "absent", given: str = "absent", job: Job = JOB, **more: object) -> ChunkSnapshot:
     found = [READY_INPUT, row(Kind.OUTPUT, output), row(Kind.INPUT, given)]
-    return View(job, "1", tuple(each for each in found if each), **more)  # type: ignore[arg-type]
+    return ChunkSnapshot(job, "1", tuple(each for each in found if each), **more)  # type: ignore[arg-type]
 
 
 def test_the_table_is_the_one_that_the_rules_draw() -> None:
@@ -66,8 +56,8 @@ def test_the_table_is_the_one_that_the_rules_draw() -> None:
 
 @pytest.mark.parametrize(("output", "given"), list(product(CLAIM_TABLE, INPUT_STATES)))
 def test_each_cell_decides(output: str, given: str) -> None:
-    expected = cell(output, given)
-    verdict = may_claim(view(output, given))
+    expected = CHUNK_RULES.cell(output, given)
+    verdict = may_claim(chunk(output, given))
     assert verdict.granted == (expected is not Answer.NO)
     assert verdict.first == (expected is Answer.FIRST)
     assert (output_state(row(Kind.OUTPUT, output)), input_state(row(Kind.INPUT, given))) == (output, given)
@@ -81,38 +71,38 @@ def test_any_other_word_blocks_like_hold(status: str) -> None:
 @pytest.mark.parametrize("status", ["RUNNING", "ERROR", "RESUBMIT", "HOLD", "PENDING", "lunch"])
 def test_an_input_that_is_not_ready_blocks(status: str) -> None:
     rows = (Row("raw", "1", "external", Kind.OUTPUT, status),)
-    assert [each.name for each in may_claim(View(JOB, "1", rows)).blockers] == ["input"]
+    assert [each.name for each in may_claim(ChunkSnapshot(JOB, "1", rows)).blockers] == ["input"]
 
 
 def test_an_input_that_is_not_there_blocks() -> None:
-    verdict = may_claim(View(JOB, "1"))
+    verdict = may_claim(ChunkSnapshot(JOB, "1"))
     assert not verdict.granted
     assert "no job has produced it and nobody has published it" in verdict.sentence()
 
 
 def test_a_join_misses_what_is_not_ready() -> None:
     join = Job("join", ("a", "raw", "b"), ("c",))
-    assert missing_inputs(View(join, "1", (READY_INPUT,))) == 0b101
+    assert missing_inputs(ChunkSnapshot(join, "1", (READY_INPUT,))) == 0b101
 
 
 def test_several_outputs_the_most_blocking_decides() -> None:
     job = Job("two", ("raw",), ("x", "y"))
     rows = (READY_INPUT, Row("x", "1", "two", Kind.OUTPUT, "ERROR"), Row("y", "1", "two", Kind.OUTPUT, "READY"))
-    assert not may_claim(View(job, "1", rows)).granted
-    assert may_claim(View(job, "1", rows[:2])).granted
+    assert not may_claim(ChunkSnapshot(job, "1", rows)).granted
+    assert may_claim(ChunkSnapshot(job, "1", rows[:2])).granted
 
 
 def test_an_output_of_another_job_blocks() -> None:
     other = Row("tidy", "1", "external", Kind.OUTPUT, "ERROR")
-    assert [each.name for each in may_claim(View(JOB, "1", (READY_INPUT, other))).blockers] == ["owner"]
+    assert [each.name for each in may_claim(ChunkSnapshot(JOB, "1", (READY_INPUT, other))).blockers] == ["owner"]
 
 
 def test_a_job_that_reads_the_output_now_blocks() -> None:
     reader = Row("tidy", "1", "report", Kind.INPUT, "RUNNING", expires_in=5)
-    found = may_claim(View(JOB, "1", (READY_INPUT, reader)))
+    found = may_claim(ChunkSnapshot(JOB, "1", (READY_INPUT, reader)))
     assert [each.name for each in found.blockers] == ["reader"]
     dead = Row("tidy", "1", "report", Kind.INPUT, "RUNNING", expires_in=-5)
-    assert may_claim(View(JOB, "1", (READY_INPUT, dead))).granted
+    assert may_claim(ChunkSnapshot(JOB, "1", (READY_INPUT, dead))).granted
 
 
 @pytest.mark.parametrize(
@@ -127,21 +117,21 @@ def test_a_job_that_reads_the_output_now_blocks() -> None:
 )
 def test_an_output_is_written_and_an_input_is_read(resource: str, mode: Mode, granted: bool) -> None:
     lock = Lock("id", resource, "ann", mode, 1, NOW)
-    assert may_claim(view(locks=(lock,))).granted is granted
+    assert may_claim(chunk(locks=(lock,))).granted is granted
 
 
 def test_a_paused_job_claims_nothing() -> None:
-    verdict = may_claim(view(job=Job("clean", ("raw",), ("tidy",), paused="disk is full")))
+    verdict = may_claim(chunk(job=Job("clean", ("raw",), ("tidy",), paused="disk is full")))
     assert [each.text for each in verdict.blockers] == ["the job is paused: disk is full"]
 
 
 # ------------------------------------------------------------------ the retry policy
 
 
-def tried(job: Job, **counts: object) -> View:
+def tried(job: Job, **counts: object) -> ChunkSnapshot:
     failed = row(Kind.OUTPUT, "ERROR", **counts)
     assert failed
-    return View(job, "1", (READY_INPUT, failed))
+    return ChunkSnapshot(job, "1", (READY_INPUT, failed))
 
 
 def test_a_used_up_chunk_stays_error_and_says_so() -> None:
@@ -165,13 +155,13 @@ def test_a_delay_blocks_until_it_is_over() -> None:
 def test_an_expired_claim_counts_as_the_crash_that_it_is() -> None:
     dying = row(Kind.OUTPUT, "RUNNING, expired", crashes=2)
     assert dying
-    assert not may_claim(View(JOB, "1", (READY_INPUT, dying))).granted
+    assert not may_claim(ChunkSnapshot(JOB, "1", (READY_INPUT, dying))).granted
 
 
 def test_the_interruptions_of_a_chunk_whose_worker_died_are_no_failure() -> None:
     dead = row(Kind.OUTPUT, "RUNNING, expired", interruptions=2)
     assert dead
-    conditions = may_claim(View(JOB, "1", (READY_INPUT, dead))).conditions
+    conditions = may_claim(ChunkSnapshot(JOB, "1", (READY_INPUT, dead))).conditions
     assert {each.name: each.failed for each in conditions if each.row == dead} == {
         "table": True,
         "interruptions": False,
@@ -181,25 +171,7 @@ def test_the_interruptions_of_a_chunk_whose_worker_died_are_no_failure() -> None
 def test_a_job_without_outputs_has_its_counts_on_its_inputs() -> None:
     sink = Job("mail", ("raw",))
     failed = Row("raw", "1", "mail", Kind.INPUT, "ERROR", failures=3)
-    assert not may_claim(View(sink, "1", (READY_INPUT, failed))).granted
-
-
-def test_failures_and_deaths_are_counted_apart() -> None:
-    before = Row("tidy", "1", "clean", Kind.OUTPUT, "RUNNING", failures=1, crashes=1)
-    failed, died = after_failure(JOB, before), after_crash(JOB, before)
-    assert (failed.status, failed.failures, failed.crashes) == ("ERROR", 2, 1)
-    assert (died.status, died.failures, died.crashes) == ("ERROR", 1, 2)
-
-
-def test_a_chunk_that_kills_its_workers_is_held() -> None:
-    before = Row("tidy", "1", "clean", Kind.OUTPUT, "RUNNING", crashes=2)
-    assert (after_crash(JOB, before).status, after_crash(JOB, before).former) == ("HOLD", "ERROR")
-
-
-def test_on_failure_hold_waits_for_a_person() -> None:
-    careful = Job("clean", ("raw",), ("tidy",), on_failure=OnFailure.HOLD)
-    outcome = after_failure(careful, Row("tidy", "1", "clean", Kind.OUTPUT, "RUNNING"))
-    assert (outcome.status, outcome.former, outcome.failures) == ("HOLD", "ERROR", 1)
+    assert not may_claim(ChunkSnapshot(sink, "1", (READY_INPUT, failed))).granted
 
 
 def test_the_delay_grows() -> None:
@@ -247,7 +219,7 @@ def test_a_dataset_has_one_producer() -> None:
         check_beside(Job("second", ("b",)), ["a"], [])
 
 
-def test_what_can_never_start_is_told() -> None:
+def test_a_job_that_can_never_start_is_reported() -> None:
     ring = [Job("one", ("a",), ("b",)), Job("two", ("b",), ("a",))]
     assert any("can never start: one → two → one" in line for line in warnings_for(ring))
     assert not warnings_for(ring, published=["a"])
@@ -266,14 +238,14 @@ def test_a_definition_says_what_it_changes() -> None:
     assert differences(JOB, Job("clean", ("raw", "more"), ("tidy",))) == ["job clean: inputs raw → raw, more"]
 
 
-def test_what_was_never_claimed_is_said_once() -> None:
+def test_a_chunk_that_was_never_claimed_is_reported_once() -> None:
     job = Job("join", ("raw", "rates"), ("joined", "left"))
-    verdict = may_claim(View(job, "1"))
+    verdict = may_claim(ChunkSnapshot(job, "1"))
     assert [each.text for each in verdict.conditions if each.name == "table"] == ["it was never claimed"]
 
 
 def test_of_what_was_claimed_in_part_it_is_said_which_was_not() -> None:
     """A job that makes nothing reads one dataset more since."""
     done = Row("raw", "1", "join", Kind.INPUT, "DONE")
-    texts = [each.text for each in may_claim(View(Job("join", ("raw", "rates"), ()), "1", (done,))).conditions]
+    texts = [each.text for each in may_claim(ChunkSnapshot(Job("join", ("raw", "rates"), ()), "1", (done,))).conditions]
     assert texts[-2:] == [done.sentence(), "rates/1 was never claimed"]

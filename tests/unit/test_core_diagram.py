@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from headgate.core.diagram import draw
-from headgate.core.machine import Machine
-from headgate.core.states import MACHINES
+from headgate.core.tables.diagram import draw
+from headgate.core.tables.machine import Machine
+from headgate.core.tables.states import MACHINES
 
 RECTS = re.compile(r'<rect class="(?:state|end)" x="([\d.-]+)" y="([\d.-]+)" width="([\d.-]+)" height="([\d.-]+)"')
 TEXTS = re.compile(r'<text class="(\w+)" x="([\d.-]+)" y="([\d.-]+)">([^<]+)<')

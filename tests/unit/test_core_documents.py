@@ -1,4 +1,4 @@
-"""JSON from outside is one document, whoever reads it."""
+"""JSON from outside is one document, no matter who reads it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import tracemalloc
 
 import pytest
 
-from headgate.core.documents import MOST_CONTAINERS, MOST_VALUES, DuplicateKey, read_document, read_foreign
 from headgate.core.errors import BadPayload, ForeignStore
-from headgate.ingest.ocfl_inventory import read_unsealed
-from headgate.stores.zookeeper.queue_tree import Unreadable, decode
-from headgate.stores.zookeeper.records import decode_state
+from headgate.core.values.documents import MOST_CONTAINERS, MOST_VALUES, DuplicateKey, read_document, read_foreign
+from headgate.ingest.storage.ocfl_inventory import read_unsealed
+from headgate.stores.zookeeper.locks.records import decode_state
+from headgate.stores.zookeeper.queue.tree import Unreadable, decode
 
 TWICE = b'{"id": "a", "list": [{"x": 1, "y": 2, "x": 3}]}'
 
 
-def test_what_is_read_is_what_was_written() -> None:
+def test_documents_are_read_as_they_were_written() -> None:
     document = {"a": [1, 2.5, None, True, "ü\n\U0001f600"], "b": {"a": {}}}
     assert read_document(json.dumps(document)) == document
     assert read_foreign(json.dumps(document, ensure_ascii=False).encode()) == document
@@ -37,7 +37,7 @@ def test_a_key_that_is_there_twice_is_refused_everywhere() -> None:
     "text",
     ["NaN", "-Infinity", "1e999", '"\\ud800"', "[" * 60 + "]" * 60, "[" * 100_000, "", "{", '{"a": 1,}', "\ufeff1"],
 )
-def test_what_cannot_be_kept_and_answered_again_is_refused(text: str) -> None:
+def test_values_that_cannot_be_stored_and_returned_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_document(text)
 

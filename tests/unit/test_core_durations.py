@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.core.durations import in_words
+from headgate.core.values.durations import in_words
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from headgate.core.errors import (
     VersionLost,
     WorkStopped,
 )
-from headgate.core.locks import Blocker, Mode, Request, Want
+from headgate.core.locks.model import Blocker, Mode, Request, Want
 
 KINDS = (Refused, Lost, Unavailable, Invalid)
 EVERY = [value for _, value in inspect.getmembers(errors, inspect.isclass) if issubclass(value, HeadgateError)]
@@ -51,7 +51,7 @@ def test_the_tree_at_the_top_of_the_file_is_the_tree() -> None:
     assert set(drawn) == {error.__name__ for error in EVERY} - {"HeadgateError"}
 
 
-def test_a_refusal_names_what_was_wanted_and_everybody_in_the_way() -> None:
+def test_a_refusal_names_the_wanted_resource_and_all_blockers() -> None:
     since = datetime(2026, 11, 15, tzinfo=UTC)
     blockers = [
         Blocker("holder", "r1", "ben", Mode.EXCLUSIVE, since, "ab12-x"),
@@ -105,9 +105,9 @@ def test_a_long_value_is_shown_short() -> None:
 
 
 def test_a_list_of_mistakes_is_kept_whole_and_shown_short() -> None:
-    error = BadManifest([(0, "there is no end marker"), (3, "size 'x' is no number")])
-    assert error.problems == ((0, "there is no end marker"), (3, "size 'x' is no number"))
-    assert str(error) == "the manifest has errors:\n  there is no end marker\n  line 3: size 'x' is no number"
+    error = BadManifest([(0, "there is no end marker"), (3, "size 'x' is not a number")])
+    assert error.problems == ((0, "there is no end marker"), (3, "size 'x' is not a number"))
+    assert str(error) == "the manifest has errors:\n  there is no end marker\n  line 3: size 'x' is not a number"
     many = BadManifest([(line, "is wrong") for line in range(1, 31)])
     assert len(many.problems) == 30
     assert str(many).endswith("  line 20: is wrong\n  and 10 more")

@@ -9,13 +9,13 @@ NAMES = [f"n{number}" for number in range(12)]
 EDGES = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)).filter(lambda e: e[0] != e[1]), max_size=30)
 
 
-def test_a_chain_stands_in_one_line() -> None:
+def test_a_chain_is_drawn_in_one_line() -> None:
     found = layout(["c", "b", "a"], [("a", "b"), ("b", "c")])
     assert (found.order, found.width, found.height) == (["a", "b", "c"], 3, 1)
     assert found.layer == {"a": 0, "b": 1, "c": 2}
 
 
-def test_what_crosses_is_uncrossed() -> None:
+def test_crossing_lines_are_untangled() -> None:
     found = layout(["a", "b", "x", "y"], [("a", "y"), ("b", "x")])
     assert (found.row["a"] < found.row["b"]) == (found.row["y"] < found.row["x"])
 
@@ -33,7 +33,7 @@ def test_a_ring_is_drawn_without_the_edge_that_closes_it() -> None:
     assert set(found.bends) == {("a", "b")}
 
 
-def test_nothing_has_no_place() -> None:
+def test_an_empty_graph_has_an_empty_layout() -> None:
     assert (layout([], []).width, layout([], []).height) == (0, 0)
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from headgate.core import lock_work
 from headgate.core.errors import (
     LockRefused,
 )
-from headgate.core.lock_draft import TRIAL_SECONDS, first_in_line
-from headgate.core.lock_rules import LOCK_RULES
-from headgate.core.lock_snapshot import (
+from headgate.core.locks import work as lock_work
+from headgate.core.locks.draft import TRIAL_SECONDS, first_in_line
+from headgate.core.locks.rules import LOCK_RULES
+from headgate.core.locks.snapshot import (
     CountRefusal,
     EndLock,
     HandLock,
@@ -16,7 +16,7 @@ from headgate.core.lock_snapshot import (
     LeaveQueue,
     ResourceSnapshot,
 )
-from headgate.core.lock_work import MustWait
+from headgate.core.locks.work import MustWait
 from tests.unit.lock_snapshots import (
     EXCLUSIVE,
     SHARED,
@@ -35,7 +35,7 @@ from tests.unit.lock_snapshots import (
 # ------------------------------------------------------------------ waiting
 
 
-def test_who_is_blocked_joins_the_queue() -> None:
+def test_a_blocked_request_joins_the_queue() -> None:
     request = ask("ann")
     outcome = lock_work.queue_up(snap(holding(lock_of("ben"))), request)
     assert outcome.result == MustWait()
@@ -56,11 +56,11 @@ def test_asking_again_keeps_the_position() -> None:
 
 def test_asking_again_from_the_front_is_granted_from_the_queue() -> None:
     outcome = lock_work.queue_up(snap(holding(queue=(waiting("ann", ticket=5),))), ask("ann"))
-    assert kinds(outcome) == ["LeaveQueue", "Grant", "Record"]
+    assert kinds(outcome) == ["LeaveQueue", "GrantLock", "LockRecord"]
     assert records(outcome) == [("ann", "waiting", "grant", "exclusive")]
 
 
-def test_an_incomplete_position_is_given_up_for_a_new_one() -> None:
+def test_an_incomplete_queue_position_is_replaced() -> None:
     request = ask("ann", (R, EXCLUSIVE), (S, EXCLUSIVE))
     stale = waiting("ann", ticket=5)
     seen = snap(holding(lock_of("ben"), queue=(stale,)), ResourceSnapshot(S))
@@ -95,12 +95,12 @@ def test_a_position_that_was_lost_is_taken_again_by_its_number() -> None:
 
 
 def test_a_lost_position_still_counts_by_its_number() -> None:
-    """Its process was stopped for long, and whoever came later is not ahead of it."""
+    """Its process was stopped for long, and later arrivals are not ahead of it."""
     outcome = lock_work.take_turn(snap(holding(queue=(waiting("cam", ticket=9),))), ask("ann"), 4)
     assert isinstance(outcome.result, tuple)
 
 
-def test_giving_up_is_a_refusal_that_leaves_the_queue() -> None:
+def test_a_timeout_is_a_refusal_that_leaves_the_queue() -> None:
     own = waiting("ann", ticket=2)
     outcome = lock_work.give_up(snap(holding(lock_of("ben"), queue=(waiting("cam", ticket=1), own))), ask("ann"), 2)
     assert isinstance(outcome.result, LockRefused)
@@ -110,12 +110,12 @@ def test_giving_up_is_a_refusal_that_leaves_the_queue() -> None:
     assert count.record.before == "waiting"  # type: ignore[union-attr]
 
 
-def test_giving_up_at_the_last_moment_may_be_granted() -> None:
+def test_a_timeout_at_the_last_moment_may_be_granted() -> None:
     outcome = lock_work.give_up(snap(holding(queue=(waiting("ann"),))), ask("ann"), 1)
     assert records(outcome) == [("ann", "waiting", "grant", "exclusive")]
 
 
-def test_who_gives_up_lets_others_pass() -> None:
+def test_others_pass_a_waiter_that_gives_up() -> None:
     queue = (waiting("ann", EXCLUSIVE, 1), waiting("cam", SHARED, 2))
     outcome = lock_work.give_up(snap(holding(lock_of("ben", SHARED), queue=queue)), ask("ann"), 1)
     assert [entry.waiter.client for entry in outcome.wakes] == ["cam"]
@@ -144,7 +144,7 @@ def test_the_first_waiter_is_handed_the_lock_on_trial() -> None:
     assert isinstance(handed, HandLock)
     assert (handed.lock.id, handed.lock.token, handed.entry, handed.trial) == (entry.lock_id, 5, entry, TRIAL_SECONDS)
     assert (handed.lock.lease, handed.lock.expires_in, handed.lock.principal) == (60.0, TRIAL_SECONDS, "p")
-    assert kinds(outcome) == ["EndLock", "Record", "HandLock", "LeaveQueue", "Record"]
+    assert kinds(outcome) == ["EndLock", "LockRecord", "HandLock", "LeaveQueue", "LockRecord"]
     assert records(outcome) == [
         ("ben", "exclusive", "release", "released"), ("ann", "waiting", "grant", "exclusive"),
     ]  # fmt: skip
@@ -167,7 +167,7 @@ def test_readers_are_served_together_up_to_the_next_writer() -> None:
     assert [lock.token for lock in outcome.resources[R].locks] == [1, 2]
 
 
-def test_who_must_take_its_turn_itself_is_woken_and_keeps_its_position() -> None:
+def test_a_waiter_that_must_claim_its_grant_is_woken_and_keeps_its_position() -> None:
     queue = (waiting("several", SHARED, 1, lock_id=""), waiting("ann", SHARED, 2), waiting("ben", EXCLUSIVE, 3))
     outcome = lock_work.serve(snap(holding(queue=queue)))
     assert [entry.waiter.client for entry in outcome.wakes] == ["several", "ann"]
@@ -175,7 +175,7 @@ def test_who_must_take_its_turn_itself_is_woken_and_keeps_its_position() -> None
     assert [lock.client for lock in outcome.resources[R].locks] == ["ann"]
 
 
-def test_who_waits_to_enter_its_own_lock_is_woken_when_it_is_alone() -> None:
+def test_a_holder_waiting_to_reenter_is_woken_when_it_is_the_only_one() -> None:
     mine, other = lock_of("ann", SHARED, 1), lock_of("ben", SHARED, 2)
     queue = (waiting("ann", EXCLUSIVE, 1, lock_id=""),)
     outcome = lock_work.release(snap(holding(mine, other, queue=queue)), other.id, 2)

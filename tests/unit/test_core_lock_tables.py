@@ -8,33 +8,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core import lock_work
 from headgate.core.errors import (
     BadValue,
     HeadgateError,
     TransitionRefused,
 )
-from headgate.core.lock_rules import LOCK_RULES, summary
-from headgate.core.lock_snapshot import (
+from headgate.core.locks import work as lock_work
+from headgate.core.locks.model import COMPATIBLE, Lock, Mode, Waiter, Want
+from headgate.core.locks.rules import LOCK_RULES, summary
+from headgate.core.locks.snapshot import (
     Change,
     ChangeLock,
     ConfirmLock,
     CountRefusal,
     EndLock,
-    Grant,
+    GrantLock,
     HandLock,
     JoinQueue,
     LeaveQueue,
     LengthenLease,
+    LockOutcome,
+    LockRecord,
     LockSnapshot,
-    Outcome,
     QueueEntry,
-    Record,
     ResourceSnapshot,
 )
-from headgate.core.locks import COMPATIBLE, Lock, Mode, Waiter, Want
-from headgate.core.machine import Also, By, Transition
-from headgate.core.states import LOCK
+from headgate.core.tables.machine import Also, By, Transition
+from headgate.core.tables.states import LOCK
 from tests.unit.lock_snapshots import (
     EXCLUSIVE,
     NOW,
@@ -58,7 +58,7 @@ from tests.unit.lock_snapshots import (
 # ------------------------------------------------------------------ the tables are what runs
 
 
-def setting(row: Transition) -> tuple[LockSnapshot, Callable[[LockSnapshot], Outcome[object]]]:
+def setting(row: Transition) -> tuple[LockSnapshot, Callable[[LockSnapshot], LockOutcome[object]]]:
     """A snapshot in which the row is taken, and the command that takes it."""
     mode = Mode(row.target) if row.target in set(Mode) else EXCLUSIVE
     request, mine = ask("ann", (R, mode)), lock_of("ann", Mode(row.source) if row.source in set(Mode) else mode)
@@ -66,7 +66,7 @@ def setting(row: Transition) -> tuple[LockSnapshot, Callable[[LockSnapshot], Out
     queue = (waiting("ann", mode),)
     leased = replace(mine, lease=1.0, expires_in=-1.0)
     again = replace(request, id="again", reentrant=True, wants=(Want(R, mine.mode),))
-    found: dict[tuple[str, str], tuple[ResourceSnapshot, Callable[[LockSnapshot], Outcome[object]]]] = {
+    found: dict[tuple[str, str], tuple[ResourceSnapshot, Callable[[LockSnapshot], LockOutcome[object]]]] = {
         ("new", "grant"): (holding(), lambda s: lock_work.acquire(s, request)),
         ("new", "refuse"): (holding(other), lambda s: lock_work.acquire(s, request)),
         ("new", "wait"): (holding(other), lambda s: lock_work.queue_up(s, request)),
@@ -92,7 +92,7 @@ def test_a_row_has_exactly_its_effects(row: Transition) -> None:
     seen, unit = setting(row)
     outcome = unit(seen)
     before, after = seen.resources[R], outcome.resources[R]
-    told = [r for r in outcome.changes if isinstance(r, Record)] + [c.record for c in of(outcome, CountRefusal)]  # type: ignore[union-attr]
+    told = [r for r in outcome.changes if isinstance(r, LockRecord)] + [c.record for c in of(outcome, CountRefusal)]  # type: ignore[union-attr]
     wanted = [(row.source, row.event, row.target)] if Also.TELL_HISTORY in row.also else []
     assert [(each.before, each.event, each.after) for each in told] == wanted
     assert (after.token > before.token) is (Also.NEW_TOKEN in row.also)
@@ -118,7 +118,7 @@ def test_without_its_row_an_event_does_not_happen(row: Transition) -> None:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_another_target_is_what_the_history_tells(mode: Mode) -> None:
+def test_another_target_is_what_the_history_reports(mode: Mode) -> None:
     rules = with_row(mode, "release", target="returned")
     lock = lock_of("ann", mode)
     assert records(lock_work.release(snap(holding(lock), rules=rules), lock.id, 1)) == [
@@ -154,7 +154,7 @@ def test_fast_paths_take_the_rows_whose_guard_and_effects_they_have_built_in() -
     assert with_row("shared", "release", target="returned").fast.release[SHARED].target == "returned"
 
 
-def test_what_a_summary_allows_and_forbids_for_certain() -> None:
+def test_a_summary_decides_only_when_it_is_certain() -> None:
     certain = {(w, s): (LOCK_RULES.joins(w, s), LOCK_RULES.is_blocked(w, s)) for w in Mode for s in Mode}
     assert certain == {
         (SHARED, SHARED): (True, False), (SHARED, EXCLUSIVE): (False, True),
@@ -188,7 +188,7 @@ def commands(draw: st.DrawFn) -> tuple[str, str, dict[str, Mode], bool]:
 
 def apply_to_locks(locks: dict[str, Lock], change: Change) -> None:
     match change:
-        case Grant(lock=lock) | HandLock(lock=lock):
+        case GrantLock(lock=lock) | HandLock(lock=lock):
             assert lock.id not in locks
             locks[lock.id] = lock
         case ChangeLock(before=before, after=after):
@@ -214,7 +214,7 @@ def apply_to_queue(queue: list[QueueEntry], change: Change, ticket: int) -> None
 
 
 def replay(
-    resources: dict[str, ResourceSnapshot], outcome: Outcome[object], ticket: int
+    resources: dict[str, ResourceSnapshot], outcome: LockOutcome[object], ticket: int
 ) -> dict[str, ResourceSnapshot]:
     """The resources after the changes, as a store that only applies them has them."""
     locks = {lock.id: lock for each in resources.values() for lock in (*each.locks, *each.expired)}
@@ -240,7 +240,7 @@ def test_whatever_is_asked_the_table_holds_and_the_changes_say_all(
     for number, (kind, client, wants, reentrant) in enumerate(steps, 1):
         request = ask(client, *wants.items(), request_id=f"{client} {sorted(wants.items())}", reentrant=reentrant)
         held = next((lock for each in resources.values() for lock in each.locks if lock.client == client), None)
-        units: dict[str, Callable[[LockSnapshot], Outcome[object]]] = {
+        units: dict[str, Callable[[LockSnapshot], LockOutcome[object]]] = {
             "acquire": lambda s, r=request: lock_work.acquire(s, r),  # type: ignore[misc]
             "queue_up": lambda s, r=request: lock_work.queue_up(s, r),  # type: ignore[misc]
             "take_turn": lambda s, r=request, n=number: lock_work.take_turn(s, r, n),  # type: ignore[misc]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.core import lock_work
+from headgate.core.access.owners import Actor, Override
 from headgate.core.errors import (
     LockLost,
     LockRefused,
@@ -14,25 +14,24 @@ from headgate.core.errors import (
     TransitionRefused,
     UnknownName,
 )
-from headgate.core.lock_draft import EXPIRED
-from headgate.core.lock_snapshot import (
+from headgate.core.locks import work as lock_work
+from headgate.core.locks.draft import EXPIRED
+from headgate.core.locks.model import Lock, Mode
+from headgate.core.locks.snapshot import (
     ChangeLock,
     ConfirmLock,
     CountRefusal,
     EndLock,
-    Grant,
+    GrantLock,
     LeaveQueue,
     LengthenLease,
+    LockOutcome,
+    LockRecord,
     LockSnapshot,
-    Outcome,
-    Override,
-    Record,
     ResourceSnapshot,
 )
-from headgate.core.lock_work import LEASE_EXPIRED, NO_SUCH_LOCK
-from headgate.core.locks import Lock, Mode
-from headgate.core.owners import Actor
-from headgate.core.states import LOCK
+from headgate.core.locks.work import LEASE_EXPIRED, NO_SUCH_LOCK
+from headgate.core.tables.states import LOCK
 from tests.unit.lock_snapshots import (
     EXCLUSIVE,
     NOW,
@@ -61,14 +60,14 @@ def test_a_free_resource_is_granted_with_the_next_token(mode: Mode) -> None:
     outcome = lock_work.acquire(snap(ResourceSnapshot(R, token=7)), request)
     (lock,) = outcome.result  # type: ignore[misc]
     assert lock == Lock(request.lock_id(TAG, R), R, "ann", mode, 8, NOW, 60.0, 60.0, 1, "host", "why", request.id, "p")
-    assert kinds(outcome) == ["Grant", "Record"]
-    assert outcome.changes[0] == Grant(lock, 5.0)
-    assert outcome.changes[1] == Record("grant", R, "ann", lock.id, 8, "new", mode, "", "p")
+    assert kinds(outcome) == ["GrantLock", "LockRecord"]
+    assert outcome.changes[0] == GrantLock(lock, 5.0)
+    assert outcome.changes[1] == LockRecord("grant", R, "ann", lock.id, 8, "new", mode, "", "p")
     after = outcome.resources[R]
     assert (after.token, after.known, after.locks) == (8, True, (lock,))
 
 
-def test_no_token_up_to_the_floor_is_given() -> None:
+def test_no_token_up_to_the_floor_is_issued() -> None:
     (lock,) = lock_work.acquire(snap(ResourceSnapshot(R, token=7), floor=100), ask("ann")).result  # type: ignore[misc]
     assert lock.token == 101
 
@@ -79,7 +78,7 @@ def test_every_cell_of_the_table_decides(wanted: Mode, held: Mode) -> None:
         rules = cell(wanted, held, allowed=allowed)
         outcome = lock_work.acquire(snap(holding(lock_of("ben", held)), rules=rules), ask("ann", (R, wanted)))
         assert isinstance(outcome.result, LockRefused) is not allowed
-        assert bool(of(outcome, Grant)) is allowed
+        assert bool(of(outcome, GrantLock)) is allowed
 
 
 def test_a_refusal_names_every_blocker_and_changes_no_lock() -> None:
@@ -136,12 +135,12 @@ def test_a_persistent_lock_that_was_handed_over_on_trial_is_confirmed() -> None:
 def test_an_expired_lock_ends_before_anything_is_decided() -> None:
     dead = lock_of("ben", token=3, lease=1.0, expires_in=-1.0, principal="owner")
     outcome = lock_work.acquire(snap(ResourceSnapshot(R, 3, known=True, expired=(dead,))), ask("ann"))
-    assert kinds(outcome) == ["EndLock", "Record", "Grant", "Record"]
+    assert kinds(outcome) == ["EndLock", "LockRecord", "GrantLock", "LockRecord"]
     assert outcome.changes[0] == EndLock(dead, "expire")
-    assert outcome.changes[1] == Record("expire", R, "ben", dead.id, 3, "exclusive", "expired", EXPIRED, "owner")
+    assert outcome.changes[1] == LockRecord("expire", R, "ben", dead.id, 3, "exclusive", "expired", EXPIRED, "owner")
 
 
-def test_a_dead_lock_in_its_lock_delay_is_in_the_way() -> None:
+def test_a_dead_lock_in_its_lock_delay_blocks() -> None:
     dead = lock_of("ben", lease=1.0, expires_in=-1.0)
     assert isinstance(lock_work.acquire(snap(holding(dead)), ask("ann")).result, LockRefused)
 
@@ -173,7 +172,7 @@ def test_without_the_rows_of_the_store_nothing_expires_by_itself() -> None:
 
 # ------------------------------------------------------------------ holding
 
-HELD: dict[str, Callable[[LockSnapshot, str, int], Outcome[object]]] = {
+HELD: dict[str, Callable[[LockSnapshot, str, int], LockOutcome[object]]] = {
     "release": lock_work.release,
     "renew": lock_work.renew,
     "upgrade": lock_work.upgrade,
@@ -184,7 +183,7 @@ HELD: dict[str, Callable[[LockSnapshot, str, int], Outcome[object]]] = {
 @pytest.mark.parametrize("unit", HELD.values(), ids=HELD)
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_wrong_token_or_id_or_a_dead_lease_changes_nothing(
-    unit: Callable[[LockSnapshot, str, int], Outcome[object]], mode: Mode
+    unit: Callable[[LockSnapshot, str, int], LockOutcome[object]], mode: Mode
 ) -> None:
     lock = lock_of("ann", mode, 3, lease=5.0, expires_in=1.0)
     for lock_id, token, why in ((lock.id, 2, "token does not match"), (f"{lock.id}x", 3, NO_SUCH_LOCK)):
@@ -197,13 +196,13 @@ def test_a_wrong_token_or_id_or_a_dead_lease_changes_nothing(
 
 
 @pytest.mark.parametrize("unit", HELD.values(), ids=HELD)
-def test_another_principals_lock_is_not_touched(unit: Callable[[LockSnapshot, str, int], Outcome[object]]) -> None:
+def test_another_principals_lock_is_not_touched(unit: Callable[[LockSnapshot, str, int], LockOutcome[object]]) -> None:
     lock = lock_of("ann", SHARED if unit is lock_work.upgrade else EXCLUSIVE, principal="theirs")
     with pytest.raises(NotOwner):
         unit(snap(holding(lock), actor=Actor("mine")), lock.id, 1)
     outcome = unit(snap(holding(lock), actor=Actor("mine", "it hangs")), lock.id, 1)
     assert outcome.changes[0] == Override(f"lock {lock.id}", "theirs")
-    assert all(change.reason == "override: it hangs" for change in of(outcome, Record))  # type: ignore[union-attr]
+    assert all(change.reason == "override: it hangs" for change in of(outcome, LockRecord))  # type: ignore[union-attr]
 
 
 def test_releasing_one_of_several_holds_keeps_the_lock() -> None:
@@ -214,7 +213,7 @@ def test_releasing_one_of_several_holds_keeps_the_lock() -> None:
     assert outcome.wakes == ()
 
 
-def test_renewing_begins_the_lease_anew() -> None:
+def test_renewing_starts_the_lease_again() -> None:
     lock = lock_of("ann", lease=60.0, expires_in=1.0)
     outcome = lock_work.renew(snap(holding(lock)), lock.id, 1)
     assert outcome.changes == (LengthenLease(lock, 60.0),)
@@ -244,7 +243,7 @@ def test_an_upgrade_beside_a_claim_is_refused() -> None:
     assert isinstance(outcome.result, LockRefused)
 
 
-def test_what_the_table_does_not_have_is_refused_with_what_is_possible() -> None:
+def test_an_event_missing_from_the_table_is_refused_with_the_possible_ones() -> None:
     lock = lock_of("ann", EXCLUSIVE)
     with pytest.raises(TransitionRefused) as refused:
         lock_work.upgrade(snap(holding(lock)), lock.id, 1)
@@ -263,7 +262,7 @@ def test_a_hand_over_changes_owner_and_token(mode: Mode) -> None:
     lock = lock_of("ann", mode, 3, principal="mine")
     outcome = lock_work.hand_over(snap(holding(lock), actor=Actor("mine")), lock.id, "yours", "shift ends")
     assert outcome.result == replace(lock, token=4, principal="yours")
-    (record,) = of(outcome, Record)
+    (record,) = of(outcome, LockRecord)
     assert record.reason == "from mine to yours: shift ends"  # type: ignore[union-attr]
     with pytest.raises(NotOwner):
         lock_work.hand_over(snap(holding(lock), actor=Actor("yours")), lock.id, "yours", "")
@@ -279,7 +278,7 @@ def test_a_dead_lock_is_not_handed_over_but_may_be_broken() -> None:
 def test_breaking_ends_anybodys_lock_and_says_who_and_why() -> None:
     lock = lock_of("ann", principal="theirs")
     outcome = lock_work.break_lock(snap(holding(lock), actor=Actor("op", "forced")), lock.id, "disk full", "ops")
-    (record,) = of(outcome, Record)
+    (record,) = of(outcome, LockRecord)
     assert (record.reason, record.principal, record.after) == ("ops: disk full", "op", "broken")  # type: ignore[union-attr]
     with pytest.raises(UnknownName):
         lock_work.break_lock(snap(), lock.id, "disk full", "ops")
@@ -310,7 +309,7 @@ def test_the_same_client_enters_its_lock_once_more() -> None:
     outcome = lock_work.acquire(snap(holding(own)), request)
     (lock,) = outcome.result  # type: ignore[misc]
     assert (lock.count, lock.token, lock.lease, lock.expires_in, lock.request_id) == (2, 3, 60.0, 60.0, "second")
-    assert kinds(outcome) == ["LengthenLease", "ChangeLock", "Record"]
+    assert kinds(outcome) == ["LengthenLease", "ChangeLock", "LockRecord"]
 
 
 @pytest.mark.parametrize(("held", "asked", "lease"), [(10.0, 60.0, 60.0), (60.0, 10.0, 60.0), (10.0, None, None)])
@@ -330,4 +329,4 @@ def test_a_sole_reader_enters_as_a_writer_by_an_upgrade() -> None:
 
 def test_entering_a_persistent_lock_keeps_it_persistent() -> None:
     outcome = lock_work.acquire(snap(holding(lock_of("ann"))), ask("ann", request_id="2", reentrant=True, lease=5.0))
-    assert kinds(outcome) == ["ChangeLock", "Record"]
+    assert kinds(outcome) == ["ChangeLock", "LockRecord"]

@@ -8,27 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.errors import BadValue, ForeignStore
-from headgate.core.locks import (
+from headgate.core.locks.decisions import decide, decide_upgrade, find_cycle, repeated_grant
+from headgate.core.locks.model import (
     COMPATIBLE,
-    MODE_WORDS,
     Blocker,
     Lock,
     Mode,
     Request,
     Waiter,
     Want,
-    check_lock_id,
-    decide,
-    decide_upgrade,
     ends_at,
-    find_cycle,
     lock_id,
-    parse_lock_id,
-    parse_mode,
-    repeated_grant,
     resource_digest,
     resource_key,
 )
+from headgate.core.locks.parsing import MODE_WORDS, check_lock_id, parse_lock_id, parse_mode
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 NUMBERS = itertools.count(1)
@@ -88,7 +82,7 @@ def test_blockers_come_in_the_order_of_the_resources(
 
 
 @given(names, resources, modes, st.lists(locks), st.lists(waiters))
-def test_who_holds_a_resource_alone_may_always_enter_it_again(
+def test_the_sole_holder_can_always_reenter(
     client: str, resource: str, mode: Mode, held: list[Lock], earlier: list[Waiter]
 ) -> None:
     own = make_lock(client, resource, Mode.EXCLUSIVE)
@@ -107,7 +101,7 @@ def test_a_reader_among_readers_enters_as_a_reader_only(mode: Mode) -> None:
         assert [blocker.lock_id for blocker in decision.blockers] == [other.id]
 
 
-def test_a_dead_lock_is_in_the_way_but_is_not_entered() -> None:
+def test_a_dead_lock_blocks_but_is_not_entered() -> None:
     """It is kept only by its lock-delay."""
     dead = make_lock("ann", "r1", Mode.EXCLUSIVE, lease=5.0, expires_in=-1.0)
     assert not dead.alive
@@ -196,7 +190,7 @@ def test_modes_are_read_in_any_case(word: str, data: st.DataObject) -> None:
 
 
 @given(st.one_of(st.text(), st.integers(), st.none(), st.binary()))
-def test_any_other_word_is_no_mode(word: object) -> None:
+def test_any_other_word_is_refused_as_a_mode(word: object) -> None:
     if isinstance(word, str) and word.lower() in MODE_WORDS:
         return
     with pytest.raises(BadValue, match="is not one of shared, read, exclusive, write"):
@@ -218,7 +212,7 @@ def test_an_id_of_another_store_is_foreign() -> None:
 
 
 @given(st.one_of(st.text(), st.binary(), st.none(), st.integers()))
-def test_whatever_is_no_id_is_a_bad_value(text: object) -> None:
+def test_whatever_is_not_an_id_is_a_bad_value(text: object) -> None:
     with pytest.raises(BadValue, match="lock id"):
         check_lock_id(text, "ab12", "here")
 
@@ -242,7 +236,7 @@ def test_a_blocker_is_a_sentence() -> None:
     assert "storage system" in Blocker("guard", "r1", "", Mode.SHARED).sentence()
 
 
-def test_a_lease_is_told_on_the_clock_of_whoever_asks() -> None:
+def test_a_lease_is_shown_on_the_clock_of_the_caller() -> None:
     leased = make_lock("ann", "r1", Mode.SHARED, lease=60.0, expires_in=30.0)
     assert ends_at(leased, NOW) == NOW + timedelta(seconds=30)
     assert ends_at(make_lock("ann", "r1", Mode.SHARED), NOW) is None

@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.core.errors import TransitionRefused
-from headgate.core.machine import Also, By, Machine, Transition
-from headgate.core.states import LOCK, MACHINES
+from headgate.core.tables.machine import Also, By, Machine, Transition
+from headgate.core.tables.states import LOCK, MACHINES
 
 
 def row(source: str, event: str, target: str, when: str = "", also: Also = Also.NOTHING) -> Transition:
@@ -66,8 +66,18 @@ def test_an_event_that_is_not_possible_says_what_is() -> None:
         machine.find("gone", "go")
 
 
+def test_a_row_is_chosen_by_its_condition_and_without_one_always() -> None:
+    machine = table(
+        row("new", "go", "here", when="far"), row("new", "go", "gone", when="near"), row("here", "go", "new")
+    )
+    assert machine.choose("new", "go", lambda found: found.when == "near") == machine.rows[1]
+    assert machine.choose("new", "go", lambda found: found.when == "never") is None
+    assert machine.choose("here", "go", lambda _: False) == machine.rows[2]
+    assert machine.choose("gone", "go", lambda _: True) is None
+
+
 def test_effects_are_words_for_people() -> None:
-    assert (Also.NEW_TOKEN | Also.TELL_HISTORY).words() == "new token, tell history"
+    assert (Also.NEW_TOKEN | Also.JOIN_QUEUE).words() == "new token, join queue"
     assert Also.NOTHING.words() == "nothing"
 
 
@@ -78,14 +88,14 @@ def test_each_row_is_a_sentence_and_each_end_an_end(machine: Machine) -> None:
     assert bool(machine.ends) is (machine.start not in {each.target for each in machine.rows})
 
 
-def test_a_lock_that_frees_its_resource_is_told_of() -> None:
+def test_a_lock_that_frees_its_resource_is_reported() -> None:
     """What a holder loses or gives up is never without a trace."""
     freeing = [each for each in LOCK.rows if Also.FREE_RESOURCE in each.also]
     assert all(Also.TELL_HISTORY in each.also for each in freeing)
     assert {each.target for each in freeing} == {"released", "expired", "broken"}
 
 
-def test_whatever_becomes_held_anew_has_a_new_token() -> None:
+def test_every_new_grant_has_a_new_token() -> None:
     for each in LOCK.rows:
         becomes_held = each.target in ("shared", "exclusive") and each.source not in ("shared", "exclusive")
         assert not becomes_held or Also.NEW_TOKEN in each.also

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.errors import BadValue
-from headgate.core.names import check_name, check_note, check_reason, check_request_id, check_resource
+from headgate.core.values.names import check_name, check_note, check_reason, check_request_id, check_resource
 
 CHECKS: dict[str, tuple[Callable[[object], str], int]] = {
     "client": (lambda value: check_name("client", value), 255),
@@ -21,7 +21,7 @@ every_check = pytest.mark.parametrize("what", CHECKS)
 
 @every_check
 @given(value=st.one_of(st.none(), st.integers(), st.floats(), st.binary(), st.booleans(), st.lists(st.text())))
-def test_what_is_not_text_is_refused_with_its_type(what: str, value: object) -> None:
+def test_a_name_that_is_not_text_is_refused_with_its_type(what: str, value: object) -> None:
     with pytest.raises(BadValue, match=f"is {type(value).__name__}, not text") as error:
         CHECKS[what][0](value)
     assert error.value.what == what

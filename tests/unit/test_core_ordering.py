@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import BadValue
-from headgate.core.ordering import Order, order_key, parse_order
+from headgate.core.ledger.ordering import Order, order_key
+from headgate.core.ledger.parsing import parse_order
 
 DATAIDS = st.text(st.sampled_from("0019a.b-é😀 "), min_size=1, max_size=12) | st.text(min_size=1, max_size=255)
 

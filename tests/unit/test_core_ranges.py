@@ -3,7 +3,7 @@
 import pytest
 
 from headgate import BadValue
-from headgate.core.ranges import expand
+from headgate.core.ledger.ranges import expand
 
 
 @pytest.mark.parametrize(

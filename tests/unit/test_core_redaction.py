@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core import redaction
 from headgate.core.errors import BadValue, ServiceUnavailable
-from headgate.core.redaction import redact, redact_all, remember
+from headgate.core.values import redaction
+from headgate.core.values.redaction import redact, redact_all, remember
 from headgate.telemetry import JsonLines, event, logger
 
 S = "c4n4ry-Zq7-VmFsdWU"
@@ -65,7 +65,7 @@ SHOWN = [
     "mail ann@example.org: 550 no such person",
     "its token is stale; release it with its id and token",
     "lock list --resource data:raw/1",
-    "wrong password: ask ann for another, or the secret: it is told nobody",
+    "wrong password: ask ann for another, or the secret: nobody knows it",
     '{"token": "17", "secrets": 3, "secret_jobs": ["align"], "password": null, "title": "Her secret"}',
     "the cookie: baked at 12:30, x-axis: 3",
     "password='' and token=\"17\"",
@@ -85,7 +85,7 @@ def test_a_secret_is_hidden_and_hiding_it_again_changes_nothing(text: str) -> No
 
 
 @pytest.mark.parametrize("text", SHOWN)
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_text_without_secrets_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 

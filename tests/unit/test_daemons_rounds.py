@@ -1,4 +1,4 @@
-"""Rounds: again and again, with a growing pause while the store is away, until told to stop."""
+"""Rounds: again and again, with a growing pause while the store is away, until asked to stop."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ from headgate.daemons.rounds import Rounds, run_together
 
 
 class Patience(threading.Event):
-    """Stops after so many pauses, without sleeping, and remembers them."""
+    """Stops after this many pauses, without sleeping, and remembers them."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def test_a_bug_ends_everything_and_is_raised() -> None:
     assert stop.is_set()
 
 
-def test_what_hangs_in_the_store_keeps_nobody_from_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_hangs_in_the_store_does_not_prevent_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GOODBYE_SECONDS", 0.01)
     stop, hanging, end = threading.Event(), threading.Event(), threading.Event()
 

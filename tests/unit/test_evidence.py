@@ -62,13 +62,13 @@ def test_the_table_replaces_the_one_before(book: Path) -> None:
     assert page.endswith("after\n")
 
 
-def test_every_row_tells_of_a_test_that_exists() -> None:
+def test_every_row_names_a_test_that_exists() -> None:
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
     known = {name for text in texts for name in re.findall(r"^def (test_\w+)\(", text, re.MULTILINE)}
     assert set(ROWS) <= known
 
 
-def test_what_is_no_number_is_left_out(book: Path) -> None:
+def test_values_that_are_not_numbers_are_left_out(book: Path) -> None:
     figures.write(book, record("test_two_movers[sqlite]", store="sqlite", moved_by_each=[70, 44], faults=2))
     (row,) = render(book).splitlines()[2:]
     assert "| SQLite | 2 |" in row

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli import failures
-from headgate.cli.failures import EXIT_CODES, MEANINGS
+from headgate.cli.terminal import failures
+from headgate.cli.terminal.failures import EXIT_CODES, MEANINGS
 from headgate.core import errors
 
 ROOT = Path(__file__).parents[2]

@@ -3,10 +3,10 @@
 import itertools
 from dataclasses import dataclass, field
 
-from headgate.core.flow import edges_of, flow_order, made_from
 from headgate.core.layout import layout
-from headgate.core.ledger import Dataset, Job
-from headgate.http.dashboard.drawing import LAYERS, draw
+from headgate.core.ledger.flow import edges_of, flow_order, made_from
+from headgate.core.ledger.model import Dataset, Job
+from headgate.http.dashboard.pipeline.drawing import LAYERS, draw
 
 NAMES = ("archive", "lookup", "maps", "raw", "tidy")
 JOBS = [Job("clean", ("raw",), ("tidy",)), Job("draw", ("tidy", "lookup"), ("maps",))]

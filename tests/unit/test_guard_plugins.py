@@ -8,8 +8,8 @@ import pytest
 
 import headgate
 from headgate import BadValue, LockRefused, StorageGuardFailed
-from headgate.core.locks import Mode
-from headgate.service.guards import check_guards, load_guards
+from headgate.core.locks.model import Mode
+from headgate.service.guards.kinds import check_guards, load_guards
 
 SHELF = """
 from headgate import GuardBusy, Mode

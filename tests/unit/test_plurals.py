@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.plurals import plural
+from headgate.core.values.plurals import plural
 
 SOURCES = Path(__file__).parents[2] / "src/headgate"
 

@@ -94,7 +94,7 @@ def test_everything_passes_on_many_connections(dial: Dial) -> None:
     assert [said(each, b"%d" % number) for number, each in enumerate(clients)] == [b"%d" % n for n in range(50)]
 
 
-def test_what_is_held_both_ways_arrives_late(echo: Echo, proxy: Proxy, dial: Dial) -> None:
+def test_traffic_delayed_in_both_directions_arrives_late(echo: Echo, proxy: Proxy, dial: Dial) -> None:
     client = dial()
     assert said(client, b"one") == b"one"
     proxy.hold()
@@ -126,7 +126,7 @@ def test_only_requests_are_held(echo: Echo, proxy: Proxy, dial: Dial) -> None:
     assert echo.received == [b"one"]
 
 
-def test_what_was_held_can_be_lost_with_its_connection(echo: Echo, proxy: Proxy, dial: Dial) -> None:
+def test_delayed_traffic_can_be_lost_with_its_connection(echo: Echo, proxy: Proxy, dial: Dial) -> None:
     client = dial()
     assert said(client, b"one") == b"one"
     proxy.hold()

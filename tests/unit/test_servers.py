@@ -26,7 +26,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @every_kind
-def test_what_was_written_survives_a_kill(kind: str, private_server: Factory) -> None:
+def test_committed_writes_survive_a_kill(kind: str, private_server: Factory) -> None:
     server = private_server(kind)
     url = server.fresh()
     remember(url, "sluice")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from headgate import connect
-from headgate.core.alarms import Facts, Unclaimed, find_alarms
-from headgate.service import alarms as gathering
-from headgate.service.clock import wall
+from headgate.core.alarms import AlarmFacts, Unclaimed, find_alarms
+from headgate.service.leases.clock import wall
+from headgate.service.overview import alarms as gathering
 
 
 def test_chunks_that_nobody_claims_for_a_day_are_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,4 +52,4 @@ def test_a_job_that_runs_once_a_day_or_week_is_not_stuck(tmp_path: Path, monkeyp
     at = wall()
     for ran, pause, stuck in ((1, 1, False), (2, 1, True), (6, 7, False), (11, 7, True)):
         slow = Unclaimed("clean", "3", 5, at - timedelta(days=30), at - timedelta(days=ran), timedelta(days=pause))
-        assert bool(find_alarms(Facts(at, unclaimed=[slow]))) is stuck, (ran, pause)
+        assert bool(find_alarms(AlarmFacts(at, unclaimed=[slow]))) is stuck, (ran, pause)

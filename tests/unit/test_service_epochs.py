@@ -7,7 +7,7 @@ import pytest
 
 from headgate.core.errors import BadValue
 from headgate.service.epochs import epochs_of
-from headgate.stores.sql.dialects.mysql import Mysql
+from headgate.stores.sql.dialects.mysql.dialect import Mysql
 
 
 def store(name: str, **more: Any) -> Any:

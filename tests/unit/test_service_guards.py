@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headgate import Lock, Mode, StorageGuardFailed
-from headgate.service.guard_keeper import GuardKeeper
-from headgate.service.guards import FileGuard, GuardBusy, Hold, file_path
+from headgate.service.guards.keeper import GuardKeeper
+from headgate.service.guards.kinds import FileGuard, GuardBusy, StorageLock, file_path
 
 SHARED, EXCLUSIVE = Mode.SHARED, Mode.EXCLUSIVE
 
@@ -79,7 +79,7 @@ def test_a_stranger_is_kept_out_while_we_hold_the_file(family: str, path: Path, 
 
 @families
 @pytest.mark.parametrize("theirs", [SHARED, EXCLUSIVE])
-def test_we_are_told_at_once_that_a_stranger_has_the_file(family: str, path: Path, theirs: Mode) -> None:
+def test_it_is_reported_at_once_that_a_stranger_has_the_file(family: str, path: Path, theirs: Mode) -> None:
     with locked_by_stranger(family, path, theirs):
         with pytest.raises(GuardBusy, match="is locked by a program outside Headgate"):
             FileGuard().lock(path.as_uri(), EXCLUSIVE)
@@ -123,8 +123,8 @@ def test_a_busy_file_leaves_no_descriptor_open(path: Path) -> None:
 def test_a_lock_does_not_outlive_the_process_that_held_it(path: Path) -> None:
     program = (
         "import os, sys\n"
-        "from headgate.core.locks import Mode\n"
-        "from headgate.service.guards import FileGuard\n"
+        "from headgate.core.locks.model import Mode\n"
+        "from headgate.service.guards.kinds import FileGuard\n"
         "hold = FileGuard().lock(sys.argv[1], Mode.EXCLUSIVE)\n"
         "os.kill(os.getpid(), 9)\n"
     )
@@ -177,13 +177,13 @@ def test_a_file_of_another_machine_cannot_be_guarded_here() -> None:
 
 
 class Recorder:
-    """A guard that notes what is done, and breaks when it is told to."""
+    """A guard that notes what is done, and breaks on request."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
         self.fails: dict[str, Exception] = {}
 
-    def lock(self, resource: str, mode: Mode) -> Hold:
+    def lock(self, resource: str, mode: Mode) -> StorageLock:
         self.note(f"lock {resource} {mode}")
         return RecordedHold(self, resource)
 
@@ -263,7 +263,7 @@ def test_several_holds_of_one_lock_stand_on_one_real_lock(keeper: GuardKeeper, g
     assert guard.done == ["lock x:1 exclusive", "close x:1"]
 
 
-def test_a_request_that_gives_up_leaves_the_holds_of_others(keeper: GuardKeeper, guard: Recorder) -> None:
+def test_a_request_that_times_out_keeps_the_holds_of_others(keeper: GuardKeeper, guard: Recorder) -> None:
     keeper.take(lock_of("a", "x:1", EXCLUSIVE))
     keeper.leave("a", "another that never got it")
     assert guard.done == ["lock x:1 exclusive"]
@@ -294,7 +294,7 @@ Act = Callable[[GuardKeeper], object]
         ("close", lambda keeper: keeper.leave("a")),
     ],
 )
-def test_what_a_guard_raises_is_reported_as_its_failure(
+def test_an_exception_in_a_guard_is_reported_as_its_failure(
     keeper: GuardKeeper, guard: Recorder, step: str, act: Act
 ) -> None:
     keeper.take(lock_of("a", "x:1", SHARED))
@@ -314,7 +314,7 @@ def test_busy_stays_busy_and_keeps_nothing(keeper: GuardKeeper, guard: Recorder)
     assert guard.done[-1] == "close x:1"
 
 
-def test_a_real_lock_that_could_not_be_let_go_is_forgotten_nevertheless(keeper: GuardKeeper, guard: Recorder) -> None:
+def test_a_file_lock_that_could_not_be_released_is_forgotten_nevertheless(keeper: GuardKeeper, guard: Recorder) -> None:
     keeper.take(lock_of("a", "x:1", SHARED))
     guard.fails["close"] = OSError("no")
     with pytest.raises(StorageGuardFailed, match="it could not be released: no"):

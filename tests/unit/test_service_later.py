@@ -9,16 +9,16 @@ import time
 import pytest
 
 import headgate
-from headgate.service import later as module
-from headgate.service.clock import steady
-from headgate.service.later import Later
+from headgate.service.leases import later as module
+from headgate.service.leases.clock import steady
+from headgate.service.leases.later import Later
 
 
 def of_name(name: str) -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == name]
 
 
-def test_what_is_due_is_done_in_the_order_of_its_time_and_not_before() -> None:
+def test_due_work_is_done_in_order_of_time_and_not_early() -> None:
     later, done, all_done = Later(), [], threading.Event()
     began = steady()
 

@@ -11,18 +11,18 @@ from datetime import UTC, datetime
 import pytest
 
 from headgate.core.errors import BadValue, HeadgateError, LockLost, StoreUnavailable
-from headgate.core.locks import Lock, Mode
+from headgate.core.locks.model import Lock, Mode
+from headgate.service.access.identity import describe_process, new_request_id, owner
 from headgate.service.checks import check_lease, check_seconds
-from headgate.service.identity import describe_process, new_request_id, owner
-from headgate.service.locks import check_wants
-from headgate.service.queue_checks import check_identifiers, check_metadata
-from headgate.service.renewal import Hold
+from headgate.service.leases.renewal import LockHold
+from headgate.service.locks.wants import check_wants
+from headgate.service.queue.checks import check_identifiers, check_metadata
 from headgate.telemetry import JsonLines, event, logger
 
 PATIENCE = 20.0
 
 
-def test_a_process_is_told_by_host_id_and_mark() -> None:
+def test_a_process_is_named_by_host_id_and_mark() -> None:
     assert f"pid {os.getpid()} #" in owner()
     assert owner() == owner()
 
@@ -86,7 +86,7 @@ def test_wants_are_sorted_by_resource() -> None:
 
 
 class Service:
-    """Answers renewals as it is told to."""
+    """Answers renewals as the test wants."""
 
     def __init__(self, *answers: HeadgateError | None) -> None:
         self._answers = list(answers)
@@ -119,7 +119,7 @@ def lock_of(lease: float | None) -> Lock:
 
 
 class Loss:
-    """Keeps what it was told, and when."""
+    """Keeps each notification, and its time."""
 
     def __init__(self) -> None:
         self.errors: list[LockLost] = []
@@ -130,8 +130,8 @@ class Loss:
         self.happened.set()
 
 
-def hold_of(service: Service, lease: float | None, loss: Loss, margin: float = 0.0) -> Hold:
-    hold = Hold(service, lock_of(lease), time.monotonic(), loss, margin)
+def hold_of(service: Service, lease: float | None, loss: Loss, margin: float = 0.0) -> LockHold:
+    hold = LockHold(service, lock_of(lease), time.monotonic(), loss, margin)
     hold.start()
     return hold
 
@@ -187,7 +187,9 @@ def test_a_store_that_stays_away_ends_it_before_the_lease_does() -> None:
     hold.stop()
 
 
-def test_a_renewal_that_is_answered_after_the_loss_was_told_revives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renewal_that_is_answered_after_the_loss_was_reported_revives_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     service, loss, answered = Service(), Loss(), threading.Event()
 
     def renew(lock: Lock | str, token: int | None = None) -> Lock:
@@ -206,7 +208,7 @@ def test_a_renewal_that_is_answered_after_the_loss_was_told_revives_nothing(monk
     hold.stop()
 
 
-def test_a_lost_lock_is_told_once_and_renewed_no_more() -> None:
+def test_a_lost_lock_is_reported_once_and_renewed_no_more() -> None:
     service, loss = Service(LockLost("id", 7, "it was broken")), Loss()
     hold = hold_of(service, 0.4, loss)
     assert loss.happened.wait(PATIENCE)
@@ -219,7 +221,7 @@ def test_a_lost_lock_is_told_once_and_renewed_no_more() -> None:
     assert service.renewals == count
 
 
-def test_what_happens_after_the_end_is_nobodys_loss() -> None:
+def test_an_error_after_the_end_is_not_reported_as_a_loss() -> None:
     service, loss = Service(), Loss()
     hold = hold_of(service, 60.0, loss)
     hold.stop()
@@ -229,20 +231,20 @@ def test_what_happens_after_the_end_is_nobodys_loss() -> None:
 
 
 def test_a_hold_has_the_attributes_of_its_lock() -> None:
-    hold = Hold(Service(), lock_of(5.0), 100.0, None, 0.0)
+    hold = LockHold(Service(), lock_of(5.0), 100.0, None, 0.0)
     assert (hold.id, hold.token, hold.client, hold.resource) == ("id", 7, "a", "r")
     assert (hold.mode, hold.since, hold.deadline) == (Mode.EXCLUSIVE, lock_of(5.0).since, 105.0)
 
 
 def test_a_deadline_that_has_passed_is_seen_without_any_thread() -> None:
     """As after the whole process was stopped: nobody had a chance to say so before."""
-    hold = Hold(Service(), lock_of(5.0), time.monotonic() - 6.0, None, 0.0)
+    hold = LockHold(Service(), lock_of(5.0), time.monotonic() - 6.0, None, 0.0)
     with pytest.raises(LockLost, match="could not be renewed in time"):
         hold.check()
 
 
 @pytest.mark.parametrize("value", ["\ud800", 1.5, ["a", None], "x" * 500_001], ids=["half", "float", "none", "long"])
-def test_what_a_submission_cannot_say_is_refused(value: object) -> None:
+def test_invalid_metadata_of_a_submission_is_refused(value: object) -> None:
     with pytest.raises(BadValue):
         check_metadata({"note": value})
 

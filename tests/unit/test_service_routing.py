@@ -34,7 +34,7 @@ def test_each_lock_lives_in_the_store_of_its_resource(gate: Gate) -> None:
     assert resources_in("sqlite:///locks.db") == [OTHER]
 
 
-def test_whoever_asks_sees_one_store(gate: Gate) -> None:
+def test_callers_see_one_store(gate: Gate) -> None:
     for resource in (CHUNK, OTHER):
         lock = gate.locks.acquire("a", resource, "read", lease=60)
         assert gate.locks.check(lock).resource == resource

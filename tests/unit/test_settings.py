@@ -6,7 +6,7 @@ import pytest
 
 import headgate
 from headgate import BadValue
-from headgate.core.redaction import mask
+from headgate.core.values.redaction import mask
 from headgate.settings import KNOWN, Known, Setting, config_files, default_client, load
 from headgate.store_search import search
 
@@ -55,7 +55,7 @@ def test_each_source_is_stronger_than_the_one_before(home: Path) -> None:
     }
 
 
-def test_an_empty_variable_and_a_flag_that_is_not_given_say_nothing(home: Path) -> None:
+def test_an_empty_variable_and_a_missing_flag_are_ignored(home: Path) -> None:
     assert found(home, {"url": None}, HEADGATE_URL="")["url"] == ("", "default")
 
 
@@ -97,7 +97,7 @@ def test_a_file_that_is_not_toml_is_named(home: Path) -> None:
     assert str(path.parent) in str(error.value)
 
 
-def test_a_number_that_is_none_says_where_it_came_from(home: Path) -> None:
+def test_an_invalid_number_names_its_origin(home: Path) -> None:
     settings = load({}, environment(home, HEADGATE_LOCK_DELAY="soon"), home / "work")
     with pytest.raises(BadValue, match=r"lock_delay 'soon' is not a duration.*\(set in HEADGATE_LOCK_DELAY\)"):
         settings.seconds("lock_delay")
@@ -121,7 +121,7 @@ def test_a_size_is_a_number_of_bytes_or_has_a_unit(home: Path, text: str, size: 
 
 @pytest.mark.parametrize("text", ["", "10 G B", "10 GiBs", "-1", "nan", "inf", "lots", "9 PiB PiB", "10000 PiB"])
 @pytest.mark.parametrize("name", ["space_threshold", "upload_limit"])
-def test_a_size_that_is_none_says_how_to_write_one(home: Path, name: str, text: str) -> None:
+def test_an_invalid_size_says_how_to_write_one(home: Path, name: str, text: str) -> None:
     settings = load({name: text}, environment(home), home / "work")
     with pytest.raises(BadValue, match=rf"{name} .* is (not a size; write|too large)"):
         settings.check()
@@ -136,7 +136,7 @@ def test_a_length_of_time_may_have_a_unit(home: Path, text: str, seconds: float)
     ("name", "text"),
     [("retention", "-1"), ("retention", "10GB"), ("round_pause", "1e12"), ("rate_limit", "-1"), ("rate_limit", "nan")],
 )
-def test_what_cannot_be_read_is_found_when_a_store_is_opened(tmp_path: Path, name: str, text: str) -> None:
+def test_invalid_settings_are_reported_when_a_store_is_opened(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(BadValue, match=name):
         headgate.connect(f"sqlite:///{tmp_path}/headgate.db", **{name: text})
 
@@ -169,7 +169,7 @@ def test_a_setting_is_shown_masked_and_a_secret_not_at_all() -> None:
     assert secret.variable == "HEADGATE_API_TOKEN"
 
 
-def test_whoever_has_no_name_is_the_user_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anyone_who_has_no_name_is_the_user_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("getpass.getuser", lambda: "DOMAIN/me")
     monkeypatch.setattr("socket.gethostname", lambda: "node7")
     assert default_client() == "DOMAIN_me@node7"
@@ -181,7 +181,7 @@ def test_whoever_has_no_name_is_the_user_on_this_machine(monkeypatch: pytest.Mon
     assert default_client().endswith("@node7")
 
 
-def test_what_must_not_be_shown_is_known() -> None:
+def test_secret_settings_are_marked() -> None:
     given = {
         "url": "postgresql://me:p%40ss@db/x",
         "api_token": "hg_1",

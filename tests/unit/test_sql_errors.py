@@ -11,9 +11,9 @@ import pytest
 from pymysql.constants import ER
 
 from headgate import ForeignStore, HeadgateError, StoreMisconfigured, StoreUnavailable
+from headgate.stores.sql.database.dialect import Trouble
+from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.dialects.base import Trouble
-from headgate.stores.sql.engine import Database
 
 URLS = {"sqlite": "sqlite://", "psycopg": "postgresql://host/db", "pymysql": "mysql://me@host/db"}
 
@@ -97,7 +97,7 @@ def test_every_error_code_of_the_server_is_translated() -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
-def test_what_may_be_tried_again_is_told_apart(driver: str, error: BaseException, trouble: Trouble) -> None:
+def test_retryable_errors_are_distinguished(driver: str, error: BaseException, trouble: Trouble) -> None:
     assert Database(dialect_for(URLS[driver])).dialect.classify(error) is trouble
 
 

@@ -13,9 +13,9 @@ from sqlalchemy import NullPool, create_engine, inspect, text
 
 import headgate
 from headgate import ForeignStore, SchemaMismatch
-from headgate.stores.sql import opening
+from headgate.stores.sql import schema_versions
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.dialects.mysql import MysqlConnection
+from headgate.stores.sql.dialects.mysql.dialect import MysqlConnection
 
 ENSEMBL = [
     "create table client (client_id integer primary key, name varchar(50) not null)",
@@ -67,8 +67,8 @@ def test_a_newer_schema_says_what_to_do(sql_url: str) -> None:
 
 def test_an_older_schema_says_how_to_migrate(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     headgate.connect(sql_url).close()
-    present: Callable[[], list[str]] = opening.versions
-    monkeypatch.setattr(opening, "versions", lambda: [*present(), "9998"])
+    present: Callable[[], list[str]] = schema_versions.versions
+    monkeypatch.setattr(schema_versions, "versions", lambda: [*present(), "9998"])
     with pytest.raises(SchemaMismatch, match=r"needs 9998\. .*headgate migrate"):
         headgate.connect(sql_url)
 
@@ -80,7 +80,7 @@ def test_a_database_of_something_else_is_left_as_it_is(sql_url: str) -> None:
     assert tables(sql_url) == ["invoices"]
 
 
-def test_the_original_of_seed_002_is_recognised(sql_url: str) -> None:
+def test_the_original_of_the_ensembl_locker_is_recognised(sql_url: str) -> None:
     run(sql_url, *ENSEMBL)
     with pytest.raises(ForeignStore, match=r"holds Ensembl's resource locks.*headgate migrate"):
         headgate.connect(sql_url)

@@ -12,10 +12,10 @@ from sqlalchemy.sql.dml import UpdateBase
 
 import headgate
 from headgate.core.history import EVENTS
-from headgate.core.locks import Mode, resource_digest
+from headgate.core.locks.model import Mode, resource_digest
 from headgate.stores.sql import schema
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.opening import versions
+from headgate.stores.sql.schema_versions import versions
 from tests.conftest import SQL_STORES, fresh_store
 from tests.shared_servers import Servers
 
@@ -73,6 +73,15 @@ def test_the_migrations_make_the_constraints_of_the_schema(connection: Connectio
         assert {name for name in found if name.startswith("hg_")} == wanted
 
 
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+def test_postgresql_has_short_conditions_to_parse(connection: Connection) -> None:
+    """It parses those of a table again for each statement that writes there: a long one costs more than the row."""
+    asked = "select conname, length(conbin::text) from pg_constraint where contype = 'c' and conname like 'hg%'"
+    lengths = {row.conname: row.length for row in connection.execute(text(asked))}
+    assert "hg_history_event" in lengths
+    assert {name: length for name, length in lengths.items() if length > 4_000} == {}
+
+
 def test_the_store_says_its_version(connection: Connection) -> None:
     assert connection.execute(text("select version_num from hg_schema")).scalars().all() == [versions()[-1]]
     tag = connection.execute(select(schema.meta.c.value).where(schema.meta.c.name == "tag")).scalar_one()
@@ -100,7 +109,7 @@ def test_the_database_itself_refuses(connection: Connection, what: str) -> None:
         connection.execute(REFUSED[what])
 
 
-def test_the_database_refuses_a_token_that_was_given_already(connection: Connection) -> None:
+def test_the_database_refuses_a_token_that_was_issued_already(connection: Connection) -> None:
     connection.execute(insert(schema.lock).values(LOCK_ROW))
     with pytest.raises(IntegrityError):
         connection.execute(insert(schema.lock).values({**LOCK_ROW, "id": "y"}))

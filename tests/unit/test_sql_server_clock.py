@@ -2,14 +2,14 @@
 
 import pytest
 
-from headgate.stores.sql.epochs import SAFE, SMALL_STEP, STEP, step_beyond
-from headgate.stores.sql.server_clock import TOLERANCE, Jump, ServerClock
+from headgate.stores.sql.database.clock import TOLERANCE, ClockJump, ServerClock
+from headgate.stores.sql.server.epochs import SAFE, SMALL_STEP, STEP, step_beyond
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
 
 
-def heard(clock: ServerClock, server: int, local: int, trip: int = 1000) -> Jump | None:
+def heard(clock: ServerClock, server: int, local: int, trip: int = 1000) -> ClockJump | None:
     """The server said this in the middle of a trip."""
     return clock.observe(server, local - trip // 2, local + trip // 2)
 

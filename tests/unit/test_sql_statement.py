@@ -6,17 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.stores.sql import ledger_statements, lock_statements
-from headgate.stores.sql.dialects import (
-    dialect_for,
-    mysql,
-    mysql_ledger,
-    postgresql,
-    postgresql_ledger,
-    sqlite,
-    sqlite_ledger,
-)
-from headgate.stores.sql.statement import Statement, for_many, from_arrays, positional, spread, to_pyformat
+from headgate.stores.sql.database.sql_text import Statement, for_many, from_arrays, positional, spread, to_pyformat
+from headgate.stores.sql.dialects import dialect_for
+from headgate.stores.sql.dialects.mysql import dialect as mysql
+from headgate.stores.sql.dialects.mysql import ledger as mysql_ledger
+from headgate.stores.sql.dialects.postgresql import dialect as postgresql
+from headgate.stores.sql.dialects.postgresql import ledger as postgresql_ledger
+from headgate.stores.sql.dialects.sqlite import dialect as sqlite
+from headgate.stores.sql.dialects.sqlite import ledger as sqlite_ledger
+from headgate.stores.sql.ledger import statements as ledger_statements
+from headgate.stores.sql.locks import statements as lock_statements
 
 URLS = ["sqlite://", "postgresql://host/db", "mysql://me@host/db"]
 STATEMENTS = [

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.stores.sql.dialects import sqlite_wake
-from headgate.stores.sql.dialects.sqlite_gate import Gate
-from headgate.stores.sql.dialects.sqlite_wake import WakeFolder
+from headgate.stores.sql.dialects.sqlite import wake as sqlite_wake
+from headgate.stores.sql.dialects.sqlite.gate import WriterGate
+from headgate.stores.sql.dialects.sqlite.wake import WakeFolder
 from tests.waiting import PATIENCE_SECONDS, until
 
 CHANNEL, OTHER = "hg_0123456789abcdef", "hg_fedcba9876543210"
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_one_is_inside_and_the_next_waits_no_longer_than_it_may(file: Path) -> None:
-    one, other = Gate(file), Gate(file)
+    one, other = WriterGate(file), WriterGate(file)
     assert one.enter(0)
     assert not other.enter(0.01)
     assert not one.enter(0.01), "a second thread of the same process waits, too"
@@ -39,8 +39,8 @@ def test_one_is_inside_and_the_next_waits_no_longer_than_it_may(file: Path) -> N
     other.leave()
 
 
-def test_who_gave_up_does_not_keep_the_gate(file: Path) -> None:
-    one, other = Gate(file), Gate(file)
+def test_a_caller_that_gave_up_does_not_keep_the_gate(file: Path) -> None:
+    one, other = WriterGate(file), WriterGate(file)
     assert one.enter(0)
     assert not other.enter(0.01)
     one.leave()
@@ -49,18 +49,18 @@ def test_who_gave_up_does_not_keep_the_gate(file: Path) -> None:
     other.leave()
 
 
-def _passes(gate: Gate) -> bool:
+def _passes(gate: WriterGate) -> bool:
     if gate.enter(0):
         gate.leave()
         return True
     return False
 
 
-def test_all_who_wait_come_in_one_after_the_other(file: Path) -> None:
-    gates = [Gate(file) for _ in range(8)]
+def test_all_waiters_pass_the_gate_one_after_the_other(file: Path) -> None:
+    gates = [WriterGate(file) for _ in range(8)]
     inside: list[int] = []
 
-    def visit(gate: Gate) -> None:
+    def visit(gate: WriterGate) -> None:
         for _ in range(20):
             assert gate.enter(PATIENCE_SECONDS)
             inside.append(1)
@@ -80,7 +80,7 @@ def test_a_forked_child_keeps_nothing_of_the_parents_gate(file: Path) -> None:
     read, write = os.pipe()
     parent = os.fork()
     if not parent:
-        gate = Gate(file)
+        gate = WriterGate(file)
         gate.enter(0)
         if not os.fork():
             gate.leave() if gate.enter(0) else None
@@ -89,7 +89,7 @@ def test_a_forked_child_keeps_nothing_of_the_parents_gate(file: Path) -> None:
         signal.pause()
     os.close(write)
     assert os.read(read, 1) == b"x"
-    gate = Gate(file)
+    gate = WriterGate(file)
     assert not gate.enter(0.01)
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     os.kill(parent, signal.SIGKILL)
@@ -101,8 +101,8 @@ def test_a_forked_child_keeps_nothing_of_the_parents_gate(file: Path) -> None:
     gate.leave()
 
 
-def test_a_deleted_gate_is_made_anew(file: Path) -> None:
-    one, other = Gate(file), Gate(file)
+def test_a_deleted_gate_is_made_again(file: Path) -> None:
+    one, other = WriterGate(file), WriterGate(file)
     assert _passes(one)
     assert one.path is not None
     one.path.unlink()
@@ -112,7 +112,7 @@ def test_a_deleted_gate_is_made_anew(file: Path) -> None:
 
 
 def test_without_rights_there_is_no_gate(tmp_path: Path) -> None:
-    one, other = Gate(tmp_path / "nowhere" / "file"), Gate(tmp_path / "nowhere" / "file")
+    one, other = WriterGate(tmp_path / "nowhere" / "file"), WriterGate(tmp_path / "nowhere" / "file")
     assert one.enter(0)
     assert other.enter(0)
     one.leave()
@@ -120,9 +120,9 @@ def test_without_rights_there_is_no_gate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o660, 0o664, 0o666])
-def test_who_may_use_the_database_may_use_the_gate_and_the_sockets(file: Path, mode: int) -> None:
+def test_users_of_the_database_can_use_the_gate_and_the_sockets(file: Path, mode: int) -> None:
     file.chmod(mode)
-    assert _passes(Gate(file))
+    assert _passes(WriterGate(file))
     gate = file.with_name(f"{file.name}-gate")
     assert stat.S_IMODE(gate.stat().st_mode) == mode
     folder = WakeFolder(file)
@@ -206,13 +206,13 @@ def _leave_dead(folder: WakeFolder, channel: str) -> Path:
     return folder.path / channel
 
 
-def test_a_dead_socket_is_removed_by_who_sends_to_it(folder: WakeFolder) -> None:
+def test_a_dead_socket_is_removed_by_the_next_sender(folder: WakeFolder) -> None:
     dead = _leave_dead(folder, OTHER)
     folder.send([(OTHER, 1)])
     assert not dead.exists()
 
 
-def test_dead_sockets_are_removed_by_who_begins_to_listen(
+def test_dead_sockets_are_removed_by_a_new_listener(
     folder: WakeFolder, ears: Ears, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = _leave_dead(folder, "hg_00000000000000aa")

@@ -50,7 +50,7 @@ def test_the_http_layer_knows_no_port() -> None:
     """Of the modules that define ports it imports plain data alone: tickets, grants and filters."""
     found = {str(path): list(ports(path.read_text())) for path in (SOURCE / "http").rglob("*.py")}
     assert {path: names for path, names in found.items() if names} == {}
-    assert list(ports("from headgate.stores.base import LockStore, Ticket")) == ["LockStore"]
+    assert list(ports("from headgate.stores.ports.locks import LockStore, Ticket")) == ["LockStore"]
 
 
 def test_no_attribute_is_hidden_from_the_type_checker() -> None:

@@ -78,7 +78,7 @@ def test_the_search_ends_at_the_home_folder_and_at_a_mount_point(home: Path, mon
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-def test_what_somebody_else_could_have_put_there_is_passed_over_and_said(home: Path) -> None:
+def test_files_that_others_could_have_written_are_skipped_with_a_note(home: Path) -> None:
     project, file = home / "project", home / "project" / "headgate.db"
     file.touch()
     cases: list[tuple[Callable[[], object], Callable[[], object], str]] = [

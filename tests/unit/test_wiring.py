@@ -9,7 +9,7 @@ import pytest
 
 import headgate
 from headgate import BadValue, ForeignStore, NoStore, StoreMisconfigured, StoreUnavailable
-from headgate.cli.daemons import daemon
+from headgate.cli.service.daemons import daemon
 from headgate.daemon_wiring import MAKERS
 from headgate.daemons.names import CONSUMERS, ROUNDS
 from headgate.store_opening import open_store
@@ -91,7 +91,7 @@ def test_a_url_that_cannot_be_used_says_why(url: str, word: str, tmp_path: Path)
         "postgresql://127.0.0.1:1/none?password=s3cret&nonsense=1",
     ],
 )
-def test_no_error_about_a_url_tells_its_password(url: str) -> None:
+def test_no_error_about_a_url_shows_its_password(url: str) -> None:
     with pytest.raises((BadValue, StoreUnavailable)) as error:
         headgate.connect(url)
     assert "s3cret" not in str(error.value)
@@ -146,7 +146,7 @@ def test_a_database_in_memory_is_gone_with_its_gate() -> None:
         assert gate.locks.list() == []
 
 
-def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_left_as_it_is(tmp_path: Path) -> None:
     letter = tmp_path / "letter.txt"
     letter.write_text("Dear colleagues, " * 100)
     before = letter.read_bytes()
@@ -199,7 +199,7 @@ def test_the_package_starts_without_its_heavy_parts() -> None:
         _ = headgate.conect
 
 
-def test_every_daemon_can_be_made_and_is_told_of() -> None:
+def test_every_daemon_can_be_made_and_is_reported() -> None:
     assert tuple(MAKERS) == ROUNDS
     told = (daemon.help or "").replace(",", " ").replace(".", " ").split()
     # In the spelling of Merritt's library alone.

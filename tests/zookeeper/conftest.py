@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from headgate.stores.zookeeper.locks import ZookeeperLocks
+from headgate.stores.zookeeper.locks.store import ZookeeperLocks
 from headgate.stores.zookeeper.store import open_zookeeper
 from tests.proxy import FrameProxy
 from tests.shared_servers import Servers

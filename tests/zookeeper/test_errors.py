@@ -9,7 +9,7 @@ from kazoo import retry as kazoo_retry
 from kazoo.handlers.threading import KazooTimeoutError
 
 from headgate import BadValue, HeadgateError, StoreUnavailable
-from headgate.stores.zookeeper.session import ANSWERS, FAILURES, FORBIDDEN, INTERRUPTIONS, translate
+from headgate.stores.zookeeper.ensemble.session import ANSWERS, FAILURES, FORBIDDEN, INTERRUPTIONS, translate
 
 #: Only ever a base of others.
 BASES = {exceptions.KazooException, exceptions.ZookeeperError}

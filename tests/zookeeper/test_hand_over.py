@@ -1,4 +1,4 @@
-"""Hand-over: whoever frees a resource grants it to the next in the very same change."""
+"""Hand-over: releasing a resource grants it to the next waiter in the same change."""
 
 import subprocess
 import sys
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headgate.core.filters import LockFilter
-from headgate.core.tickets import Ticket
-from headgate.stores.zookeeper.locks import ZookeeperLocks
+from headgate.core.locks.tickets import Ticket
+from headgate.stores.zookeeper.locks.store import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for
 from tests.waiting import await_turn, until
 from tests.zookeeper.conftest import OpenStore
@@ -80,7 +80,7 @@ def test_a_leased_grant_is_handed_over_by_the_release_itself(store: ZookeeperLoc
 def test_a_persistent_grant_is_never_made_for_a_waiter_that_may_be_dead(
     store: ZookeeperLocks, open_store: OpenStore
 ) -> None:
-    """It would be held for ever: the waiter takes it by itself when it is told."""
+    """It would be held forever: the waiter takes it itself when it is woken."""
     other = open_store()
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
     ticket = other.queue_up(request_for("b", (R, EXCLUSIVE)))
@@ -93,7 +93,9 @@ def test_a_persistent_grant_is_never_made_for_a_waiter_that_may_be_dead(
     assert [each.client for each in store.list(LockFilter())] == ["b"]
 
 
-def test_all_readers_at_the_head_are_let_in_together(store: ZookeeperLocks, open_store: OpenStore) -> None:
+def test_all_readers_at_the_head_of_the_queue_are_granted_together(
+    store: ZookeeperLocks, open_store: OpenStore
+) -> None:
     (lock,) = store.acquire(request_for("w", (R, EXCLUSIVE)))
     waiting = [open_store() for _ in range(4)]
     for number, each in enumerate(waiting):
@@ -123,7 +125,7 @@ def test_a_reader_does_not_pass_a_waiting_writer_even_out_of_memory(
 def test_a_holder_that_dies_while_others_wait_is_noticed_by_the_next(
     url: str, store: ZookeeperLocks, open_store: OpenStore
 ) -> None:
-    """The waiter watches what is in its way: nobody polls, and nobody else needs to act."""
+    """The waiter watches what blocks it: nobody polls, and nobody else needs to act."""
     doomed = open_store()
     doomed.acquire(request_for("doomed", (R, EXCLUSIVE), lease=5))
     ticket = store.queue_up(request_for("next", (R, EXCLUSIVE), lease=5))
@@ -136,7 +138,7 @@ def test_a_holder_that_dies_while_others_wait_is_noticed_by_the_next(
     assert [entry.event for entry in history_of(store)] == ["grant", "expire", "grant"]
 
 
-def test_who_is_handed_a_lock_and_dies_before_it_wakes_keeps_nobody_out(
+def test_a_waiter_that_dies_before_it_takes_up_its_grant_blocks_nobody(
     url: str, store: ZookeeperLocks, open_store: OpenStore
 ) -> None:
     doomed, last = open_store(), open_store()

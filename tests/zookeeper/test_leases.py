@@ -1,4 +1,4 @@
-"""Leases are judged by the leader's clock: whoever renews in time wins, a clean end is an end, and no call hangs."""
+"""Leases are judged by the leader's clock: anyone who renews in time wins, a clean end is an end, and no call hangs."""
 
 import contextlib
 import dataclasses
@@ -12,9 +12,9 @@ import pytest
 import headgate
 from headgate import Gate, LockLost, StoreUnavailable
 from headgate.core.filters import LockFilter
-from headgate.core.tickets import Ticket
-from headgate.stores.zookeeper.clock import Clock, Now
-from headgate.stores.zookeeper.locks import ZookeeperLocks
+from headgate.core.locks.tickets import Ticket
+from headgate.stores.zookeeper.ensemble.clock import Clock, Now
+from headgate.stores.zookeeper.locks.store import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for
 from tests.proxy import MULTI, FrameProxy
 from tests.waiting import await_turn, until
@@ -63,7 +63,7 @@ def test_an_epoch_begins_when_it_is_first_noticed_and_is_kept(store: ZookeeperLo
     now, _ = store._transitions.clock.ask(store._sessions.base, [])
     assert raw.get_children(store._tree.epochs) == [str(now.epoch)]
     assert now.began == raw.exists(f"{store._tree.epochs}/{now.epoch}").ctime
-    again, _ = Clock(store._tree).ask(store._sessions.base, [])
+    again, _ = Clock(store._tree.clock, store._tree.epochs).ask(store._sessions.base, [])
     assert (again.epoch, again.began) == (now.epoch, now.began)
     assert again.at >= now.at
 
@@ -95,7 +95,7 @@ def test_a_renewal_between_the_judgement_and_its_execution_wins(
     assert "expire" not in events(store)
 
 
-def test_a_clean_end_gives_up_what_is_held_at_once(store: ZookeeperLocks, open_store: OpenStore) -> None:
+def test_a_clean_exit_releases_all_locks_at_once(store: ZookeeperLocks, open_store: OpenStore) -> None:
     ending = open_store()
     ending.acquire(request_for("a", (R, EXCLUSIVE), lease=3600))
     ending.acquire(request_for("a", ("persistent", EXCLUSIVE)))
@@ -145,7 +145,7 @@ def test_a_long_lease_that_is_taken_up_is_whole(store: ZookeeperLocks, open_stor
 # ------------------------------------------------------------------ what may be left behind
 
 
-def test_a_holder_that_was_told_of_its_loss_gives_the_lock_up(
+def test_a_holder_that_was_notified_of_its_loss_stops_renewing(
     url: str, store: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     lost = threading.Event()

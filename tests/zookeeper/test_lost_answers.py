@@ -6,8 +6,8 @@ import pytest
 
 from headgate import StoreUnavailable
 from headgate.core.filters import LockFilter
-from headgate.core.tickets import Grant, Ticket
-from headgate.stores.zookeeper.locks import ZookeeperLocks
+from headgate.core.locks.tickets import Granted, Ticket
+from headgate.stores.zookeeper.locks.store import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for
 from tests.proxy import CREATE2, MULTI, FrameProxy
 from tests.waiting import await_turn, until
@@ -109,14 +109,14 @@ def test_a_collection_whose_answer_was_lost_is_taken_whole(
     assert events(store) == ["grant"] * 5
 
 
-def test_who_gives_up_while_the_server_is_away_leaves_no_place_behind(
+def test_a_waiter_that_gives_up_while_the_server_is_away_leaves_the_queue(
     store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     """The session may live on: the place must not."""
     (lock,) = store.acquire(request_for("holder", (R, EXCLUSIVE)))
     ticket = proxied.queue_up(request_for("waiter", (R, EXCLUSIVE), lease=10))
     assert isinstance(ticket, Ticket)
-    object.__setattr__(proxied._sessions._address, "patience", 0.5)
+    object.__setattr__(proxied._sessions._servers, "patience", 0.5)
     proxy.cut()
     with pytest.raises(StoreUnavailable):
         proxied.withdraw(ticket)
@@ -126,7 +126,7 @@ def test_who_gives_up_while_the_server_is_away_leaves_no_place_behind(
     assert store.acquire(request_for("next", (R, EXCLUSIVE)))
 
 
-def test_a_place_that_was_handed_the_lock_meanwhile_gives_it_back(store: ZookeeperLocks) -> None:
+def test_a_cancelled_waiter_that_was_granted_meanwhile_releases_the_lock(store: ZookeeperLocks) -> None:
     (lock,) = store.acquire(request_for("holder", (R, EXCLUSIVE)))
     ticket = store.queue_up(request_for("waiter", (R, EXCLUSIVE), lease=10))
     assert isinstance(ticket, Ticket)
@@ -142,7 +142,7 @@ def test_a_store_that_is_gone_for_good_leaves_the_caller_with_the_request_id(
 ) -> None:
     """Repeated with the same request id, the grant that may have been made is found."""
     store.register_resource(R)
-    object.__setattr__(proxied._sessions._address, "patience", 0.5)
+    object.__setattr__(proxied._sessions._servers, "patience", 0.5)
     request = request_for("a", (R, EXCLUSIVE))
     proxy.lose_answer_to(MULTI)
 
@@ -161,6 +161,6 @@ def test_a_store_that_is_gone_for_good_leaves_the_caller_with_the_request_id(
     assert (lock.token, events(store)) == (1, ["grant"])
 
 
-def ref(grant: Grant) -> tuple[str, int]:
+def ref(grant: Granted) -> tuple[str, int]:
     (lock,) = grant
     return lock.id, lock.token

@@ -9,14 +9,14 @@ import pytest
 
 from headgate import ForeignStore, StoreUnavailable
 from headgate.daemons.history_mover import move
-from headgate.stores.history import HistoryKeeper, HistorySource
+from headgate.stores.ports.history import HistoryKeeper, HistorySource
 from headgate.stores.sql.opening import open_database
 from headgate.stores.sql.store import SqlStore
-from headgate.stores.zookeeper import refusals
-from headgate.stores.zookeeper.history_folders import MOVED
-from headgate.stores.zookeeper.history_moving import MovableHistory
-from headgate.stores.zookeeper.locks import ZookeeperLocks
-from headgate.stores.zookeeper.session import Session
+from headgate.stores.zookeeper.ensemble.session import ZkSession
+from headgate.stores.zookeeper.history.folders import MOVED
+from headgate.stores.zookeeper.history.moving import MovableHistory
+from headgate.stores.zookeeper.locks import refusals
+from headgate.stores.zookeeper.locks.store import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, history_of, in_thread, request_for
 from tests.faults.mover import KEPT_FOLDERS, PORTION, shrink
 from tests.proxy import MULTI, FrameProxy
@@ -74,14 +74,14 @@ def test_the_newest_folders_and_the_young_ones_stay(store: ZookeeperLocks, raw: 
 def test_a_portion_costs_as_much_as_a_portion(
     store: ZookeeperLocks, keeper: HistoryKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, sizes, ask = locks_of(store), list[int](), Session.ask
+    source, sizes, ask = locks_of(store), list[int](), ZkSession.ask
     go_on(store, folders=6)
 
-    def counted(self: Session, *questions: Any) -> list[Any]:
+    def counted(self: ZkSession, *questions: Any) -> list[Any]:
         sizes.append(len(questions))
         return ask(self, *questions)
 
-    monkeypatch.setattr(Session, "ask", counted)
+    monkeypatch.setattr(ZkSession, "ask", counted)
     assert move(source, keeper, 0.0) == PORTION
     assert sum(sizes) <= 2 * PORTION + 5  # Clock, folders, one folder, its mark and its names; read, and gone.
 
@@ -111,7 +111,7 @@ def told_of_refusals(store: ZookeeperLocks) -> list[int]:
     return [entry.count for entry in history_of(store, event="refuse")]
 
 
-def test_what_nobody_of_ours_wrote_stays_and_keeps_nothing_else(
+def test_a_foreign_node_stays_and_does_not_block_the_removal_of_others(
     store: ZookeeperLocks, raw: Any, keeper: HistoryKeeper
 ) -> None:
     go_on(store, folders=4)

@@ -1,4 +1,4 @@
-"""A store is made by whoever comes first; what is not Headgate's is refused; a URL is read exactly."""
+"""A store is made by the first comer; what is not Headgate's is refused; a URL is read exactly."""
 
 import json
 from typing import Any
@@ -56,7 +56,7 @@ def test_a_password_is_never_shown() -> None:
     assert "secret" not in str(error.value)
 
 
-def test_who_has_no_password_may_not_use_the_tree_of_somebody_who_has(url: str, open_store: OpenStore) -> None:
+def test_a_client_without_the_password_cannot_use_a_protected_tree(url: str, open_store: OpenStore) -> None:
     own = open_store(url.replace("zookeeper://", "zookeeper://ann:secret@"))
     own.acquire(request_for("a", ("r", SHARED)))
     with pytest.raises(BadValue, match="may not access"):

@@ -7,7 +7,7 @@ import pytest
 
 import headgate
 from headgate import Gate, ItemLost, LockLost
-from headgate.core.queue import Item
+from headgate.core.queue.model import Item
 from tests.contract.queue_steps import batch_with_jobs
 from tests.waiting import until
 
@@ -37,7 +37,7 @@ def lock_is_alive(gate: Gate, lock: headgate.Lock) -> bool:
     return True
 
 
-def test_what_an_outage_cut_short_runs_on(gate: Gate) -> None:
+def test_leases_are_extended_by_the_length_of_an_outage(gate: Gate) -> None:
     batch_with_jobs(gate.queue)
     outages(gate).tell_alive()
     lock = gate.locks.acquire("a", "r", "write", lease=LEASE)
@@ -55,7 +55,7 @@ def test_what_an_outage_cut_short_runs_on(gate: Gate) -> None:
     assert gate.locks.get(forever.id).expires_in is None
 
 
-def test_what_had_run_out_before_stays_so(gate: Gate) -> None:
+def test_leases_that_expired_before_the_outage_stay_expired(gate: Gate) -> None:
     batch_with_jobs(gate.queue)
     lock = gate.locks.acquire("dead", "r", "write", lease=LEASE)
     job = gate.queue.acquire_job("pending", lease=LEASE, outlives=True)

@@ -8,8 +8,8 @@ import pytest
 
 import headgate
 from headgate import Gate, ItemLost
-from headgate.core.queue import Folder, work_states
-from headgate.service.queue import Queue
+from headgate.core.queue.model import Folder, work_states
+from headgate.service.queue.use_cases import Queue
 from tests.contract.queue_steps import batch_with_jobs, new_batch, retaken, taken_batch, taken_job
 from tests.contract.steps import LONG, SHORT
 from tests.waiting import until
@@ -65,7 +65,7 @@ def test_a_job_is_held_in_every_state_and_the_tree_is_as_others_know_it(
     assert queue.faults() == []
 
 
-def test_sessions_that_end_are_counted_by_whoever_takes_it_next(gates: tuple[Gate, Gate], url: str) -> None:
+def test_sessions_that_end_are_counted_by_the_next_taker(gates: tuple[Gate, Gate], url: str) -> None:
     gate, doomed = gates
     batch_with_jobs(gate.queue)
     (job,) = gate.queue.jobs()
@@ -98,7 +98,7 @@ def test_neither_an_orderly_end_nor_a_lost_session_that_reports_is_a_crash(
     with pytest.raises(ItemLost):
         doomed.queue.fire(lost, "accept")
     assert gate.queue.reap() == 0
-    # Its session lives, and it did not renew in time: the lease expired, which is told by nobody.
+    # Its session lives, and it did not renew in time: the lease expired, and nobody reports it.
     slow = doomed.queue.acquire_job("pending", lease=SHORT)
     assert slow is not None
     until(lambda: not gate.queue.job(lost.id).worker, "its lease to run out")
@@ -110,7 +110,7 @@ def test_neither_an_orderly_end_nor_a_lost_session_that_reports_is_a_crash(
 
 
 def test_a_note_of_what_is_gone_is_a_fault(gates: tuple[Gate, Gate], url: str, raw: Any) -> None:
-    """And what another tool moved meanwhile begins anew."""
+    """And what another tool moved meanwhile starts again."""
     queue, root = gates[0].queue, f"/{url.rpartition('/')[2]}"
     batch_with_jobs(queue)
     (job,) = queue.jobs()

@@ -1,4 +1,4 @@
-"""Nodes that others half-wrote, spoilt or removed: shown, mended where that is safe, and never in anybody's way."""
+"""Nodes that others half-wrote, spoilt or removed: shown, repaired where that is safe, and never in anybody's way."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,11 +9,11 @@ import pytest
 import headgate
 from headgate import ForeignStore, Gate, UnknownName
 from headgate.core.faults import Fault
-from headgate.core.queue import Folder
-from headgate.service.queue import Queue
-from headgate.stores.zookeeper import queue_faults
-from headgate.stores.zookeeper.multi import Op
-from headgate.stores.zookeeper.queue_removing import Removing
+from headgate.core.queue.model import Folder
+from headgate.service.queue.use_cases import Queue
+from headgate.stores.zookeeper.ensemble.multi import Op
+from headgate.stores.zookeeper.queue import faults as queue_faults
+from headgate.stores.zookeeper.queue.removing import Removing
 from tests.contract.queue_steps import WHY, batch_with_jobs, job_in, taken_job
 from tests.contract.steps import LONG
 from tests.waiting import until
@@ -30,7 +30,7 @@ def root(url: str) -> str:
     return "/" + url.rpartition("/")[2]
 
 
-def mended(queue: Queue, kind: str, item: str) -> Fault:
+def repaired(queue: Queue, kind: str, item: str) -> Fault:
     """The only fault is this one; repaired, there is none."""
     (fault,) = queue.faults()
     assert (fault.kind, fault.item) == (kind, item), fault
@@ -71,7 +71,7 @@ def test_a_job_that_is_not_where_it_says_is_put_there(gate: Gate, raw: Any, root
     job = job_in(queue, "downloading")
     kind, spoil = SPOILT[what]
     spoil(raw, root, job.id)
-    fault = mended(queue, kind, job.id)
+    fault = repaired(queue, kind, job.id)
     told = gate.history(item=job.id, event="repair")
     assert [(entry.client, fault.what in entry.reason) for entry in told] == [("ann", True)]
     assert taken_job(queue, "downloading").id == job.id
@@ -83,21 +83,21 @@ def test_a_job_that_is_not_where_it_says_is_put_there(gate: Gate, raw: Any, root
     [("/jobs/states/pending/05-jid0000000077", "entry-without-job"),
      ("/batches/bid0000000000/states/batch-processing/jid0000000077", "reference-without-job")],
 )  # fmt: skip
-def test_what_refers_to_no_job_is_removed(gate: Gate, raw: Any, root: str, path: str, kind: str) -> None:
+def test_a_reference_to_a_missing_job_is_removed(gate: Gate, raw: Any, root: str, path: str, kind: str) -> None:
     """Such a reference would keep its batch from ever finishing; consumers pass over such an entry."""
     queue = gate.queue
     job = job_in(queue, "pending")
     raw.create(root + path)
-    mended(queue, kind, "jid0000000077")
+    repaired(queue, kind, "jid0000000077")
     assert taken_job(queue).id == job.id
 
 
-def test_an_entry_that_is_none_is_removed(gate: Gate, raw: Any, root: str) -> None:
+def test_a_malformed_entry_is_removed(gate: Gate, raw: Any, root: str) -> None:
     """Three digits, as a priority of 105 gives: Merritt's consumers stop at it."""
     job = job_in(gate.queue, "pending")
     raw.create(f"{root}/jobs/states/pending/005-jid0000000001")
     assert taken_job(gate.queue).id == job.id
-    mended(gate.queue, "stray-node", f"{root}/jobs/states/pending/005-jid0000000001")
+    repaired(gate.queue, "stray-node", f"{root}/jobs/states/pending/005-jid0000000001")
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"lunch", b'{"status": "lunch"}', b'{"status": "pending"}'])
@@ -145,14 +145,14 @@ def test_an_id_without_a_status_is_no_job(gate: Gate, raw: Any, root: str, monke
 def test_a_batch_that_lost_its_folder_can_finish_again(gate: Gate, raw: Any, root: str) -> None:
     job = job_in(gate.queue, "completed")
     raw.delete(f"{root}/batches/{job.batch}/states/batch-processing")
-    mended(gate.queue, "never-finishes", job.batch)
+    repaired(gate.queue, "never-finishes", job.batch)
     assert gate.queue.report_finished() == [job.batch]
 
 
 def test_a_job_whose_batch_is_gone_is_removed(gate: Gate, raw: Any, root: str) -> None:
     job = job_in(gate.queue, "pending")
     raw.delete(f"{root}/batches/{job.batch}", recursive=True)
-    mended(gate.queue, "no-batch", job.id)
+    repaired(gate.queue, "no-batch", job.id)
     assert raw.get_children(f"{root}/jobs") == ["states"]
     assert raw.get_children(f"{root}/jobs/states/pending") == []
 
@@ -177,7 +177,7 @@ def test_a_removal_that_was_cut_off_is_taken_up(
             raise KeyboardInterrupt
         real(removing, collect)
 
-    monkeypatch.setattr("headgate.stores.zookeeper.queue_removing.PORTION", 2)
+    monkeypatch.setattr("headgate.stores.zookeeper.queue.removing.PORTION", 2)
     monkeypatch.setattr(Removing, "_drop", cut_off)
     with pytest.raises(KeyboardInterrupt):
         queue.delete(batch.id, reason=WHY)
@@ -186,12 +186,12 @@ def test_a_removal_that_was_cut_off_is_taken_up(
     with pytest.raises(UnknownName):
         queue.batch(batch.id)
     assert len(raw.get_children(f"{root}/jobs")) == 2, "one job and the states"
-    mended(queue, "half-removed", batch.id)
+    repaired(queue, "half-removed", batch.id)
     assert raw.get_children(f"{root}/jobs") == ["states"]
     assert raw.get_children(f"{root}/batches") == []
 
 
-def test_what_another_tool_put_below_a_job_goes_with_it(gate: Gate, raw: Any, root: str) -> None:
+def test_nodes_that_another_tool_put_below_a_job_are_deleted_with_it(gate: Gate, raw: Any, root: str) -> None:
     """Nodes of Merritt's, and nodes below them; and what is already gone is in nobody's way."""
     queue = gate.queue
     batch = batch_with_jobs(queue, 3)

@@ -9,11 +9,11 @@ from kazoo.client import KazooClient
 
 import headgate
 from headgate import Gate, ItemLost, StoreUnavailable
-from headgate.core.queue import Changes, Folder, NewJob
-from headgate.core.queue import Report as ReportOf
-from headgate.service.queue import Queue
-from headgate.stores.zookeeper import queue_reports
-from headgate.stores.zookeeper.queue import ZookeeperQueue
+from headgate.core.queue.model import Changes, Folder, NewJob
+from headgate.core.queue.model import Report as ReportOf
+from headgate.service.queue.use_cases import Queue
+from headgate.stores.zookeeper.queue import reports as queue_reports
+from headgate.stores.zookeeper.queue.store import ZookeeperQueue
 from tests.contract.queue_steps import (
     PROFILE,
     WHY,
@@ -99,7 +99,7 @@ ACTS: dict[str, tuple[Prepare, Act, list[str]]] = {
         lambda queue, job: queue.change(job, priority=9, space_needed=5),
         [],
     ),
-    "give back": (
+    "give_back": (
         lambda queue: [job_in(queue, "pending"), taken_job(queue)][1],
         lambda queue, job: queue.give_back(job, "not now"),
         [],
@@ -130,7 +130,7 @@ ACTS: dict[str, tuple[Prepare, Act, list[str]]] = {
 
 
 @pytest.mark.parametrize("what", ACTS)
-def test_what_was_done_although_its_answer_was_lost_is_done_once(url: str, proxy: FrameProxy, what: str) -> None:
+def test_a_change_whose_answer_was_lost_happens_once(url: str, proxy: FrameProxy, what: str) -> None:
     """For each multi of each act in turn, until there is none left to lose."""
     prepare, act, added = ACTS[what]
     skip = 0
@@ -151,7 +151,7 @@ def test_what_was_done_although_its_answer_was_lost_is_done_once(url: str, proxy
 
 
 def check(gate: Gate, what: str, answer: Any) -> None:
-    """What the caller was told is true."""
+    """The answer that the caller got is true."""
     queue = gate.queue
     if what in ("take a job", "take a batch", "submit", "fire", "fail", "change"):
         found = queue.batch(answer.id) if answer.id.startswith("bid") else queue.job(answer.id)
@@ -174,7 +174,7 @@ def expire(gate: Gate, lease: float, url: str) -> None:
     thief.close()
 
 
-def test_who_lost_its_session_reports_nothing_and_the_job_runs_again(url: str, gate: Gate) -> None:
+def test_a_worker_that_lost_its_session_cannot_report_and_the_job_runs_again(url: str, gate: Gate) -> None:
     with headgate.connect(url) as other:
         job_in(other.queue, "processing")
         job = taken_job(gate.queue, "processing")
@@ -197,7 +197,7 @@ def test_who_lost_its_session_reports_nothing_and_the_job_runs_again(url: str, g
         assert other.queue.fire(again, "finish").state == "recording"
 
 
-def test_who_lost_its_session_does_not_act_on_the_lock_of_another_tool(url: str, gate: Gate, raw: Any) -> None:
+def test_a_worker_that_lost_its_session_does_not_touch_the_lock_of_another_tool(url: str, gate: Gate, raw: Any) -> None:
     """Merritt's consumers make a lock and rewrite nothing: the token alone would still fit."""
     job_in(gate.queue, "processing")
     job = taken_job(gate.queue, "processing")
@@ -211,7 +211,7 @@ def test_who_lost_its_session_does_not_act_on_the_lock_of_another_tool(url: str,
     assert raw.exists(lock)
 
 
-def test_whoever_sleeps_is_woken_when_a_dead_consumers_job_is_free(url: str, gate: Gate) -> None:
+def test_anyone_who_sleeps_is_woken_when_a_dead_consumers_job_is_free(url: str, gate: Gate) -> None:
     """By a watch, long before its time is over."""
     with headgate.connect(url) as doomed:
         job = job_in(doomed.queue, "pending")
@@ -223,12 +223,12 @@ def test_whoever_sleeps_is_woken_when_a_dead_consumers_job_is_free(url: str, gat
 
 
 @pytest.mark.parametrize("what", ["take a job", "renew for longer"])
-def test_what_was_taken_by_who_never_heard_of_it_is_nobodys_again(url: str, proxy: FrameProxy, what: str) -> None:
-    """Its session may live on for ever: the job must not be its own."""
+def test_an_item_whose_taker_never_got_the_answer_becomes_free_again(url: str, proxy: FrameProxy, what: str) -> None:
+    """Its session may live on forever: the job must not be its own."""
     prepare, act, _ = ACTS[what]
     with near_and_far(url, proxy, 0) as (gate, far):
         prepared = prepare(far.queue)
-        object.__setattr__(far.store._sessions._address, "patience", 0.5)  # type: ignore[attr-defined]
+        object.__setattr__(far.store._sessions._servers, "patience", 0.5)  # type: ignore[attr-defined]
         proxy.lose_answer_to(MULTI)
         cutter = in_thread(proxy.cut_when_lost)
         with pytest.raises(StoreUnavailable):
@@ -305,7 +305,7 @@ def test_a_portion_is_made_once_however_often_it_is_cut_off(url: str, proxy: Fra
 def test_a_report_that_no_node_can_hold_is_in_several(
     url: str, gate: Gate, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole for whoever reads it; the parts of an earlier report go, and all of them with their batch."""
+    """Whole for anyone who reads it; the parts of an earlier report go, and all of them with their batch."""
     monkeypatch.setattr(queue_reports, "MOST_IDS", 3)
     queue = gate.queue
     batch = batch_in(queue, "failed")

@@ -9,11 +9,11 @@ import pytest
 
 import headgate
 from headgate import BadValue, Gate, IngestJob, ItemLost, QueueRefused
-from headgate.core.queue import ALL, Identifiers, Report, Submission
-from headgate.service.queue import Queue
-from headgate.service.queue_checks import METADATA
+from headgate.core.queue.model import ALL, Identifiers, Report, Submission
+from headgate.service.queue.checks import METADATA
+from headgate.service.queue.use_cases import Queue
 from headgate.stores.zookeeper.address import parse
-from headgate.stores.zookeeper.queue_tree import SPELLINGS
+from headgate.stores.zookeeper.queue.tree import SPELLINGS
 from tests.contract.steps import LONG
 from tests.zookeeper.queue_trees import (
     DESIGN_EMPTY,
@@ -114,7 +114,7 @@ DONE = design_job(J1, "completed", "notify", **NAMED)
 BAD = design_job(J2, "failed", None, 3, message="corrupt")
 
 
-def test_the_life_of_a_batch_in_the_words_of_the_seed(open_gate: OpenGate, raw: Any, url: str) -> None:
+def test_the_nodes_of_a_batch_from_submission_to_report(open_gate: OpenGate, raw: Any, url: str) -> None:
     queue, look = open_gate("design").queue, Looker(raw, url, "design")
     assert look.tree() == DESIGN_EMPTY
     make_jobs(queue, look)
@@ -216,7 +216,7 @@ M_SIZED: dict[str, Any] = {"priority": 15, "space": "7"}
 M_DONE = merritt_job(J1, "Completed", "Notify", retries=1, **M_SIZED)
 
 
-def test_the_life_of_a_batch_as_merritts_library_has_it(open_gate: OpenGate, raw: Any, url: str) -> None:
+def test_the_nodes_of_a_batch_in_the_spelling_of_merritts_library(open_gate: OpenGate, raw: Any, url: str) -> None:
     queue, look = open_gate("mrt-zk").queue, Looker(raw, url, "mrt-zk")
     assert look.tree() == MERRITT_EMPTY
     make_merritts_jobs(queue, look)

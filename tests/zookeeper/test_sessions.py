@@ -11,9 +11,9 @@ import pytest
 from headgate import LockRefused, StoreUnavailable
 from headgate.core.errors import StoreMisconfigured
 from headgate.core.filters import LockFilter
-from headgate.core.tickets import Ticket
-from headgate.stores.zookeeper.locks import ZookeeperLocks
-from headgate.stores.zookeeper.session import rounded
+from headgate.core.locks.tickets import Ticket
+from headgate.stores.zookeeper.ensemble.session import rounded
+from headgate.stores.zookeeper.locks.store import ZookeeperLocks
 from headgate.stores.zookeeper.store import open_zookeeper
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
 from tests.proxy import FrameProxy
@@ -25,7 +25,7 @@ R = "file:///d/1"
 
 
 def test_a_lock_outlives_the_session_that_took_it(url: str, store: ZookeeperLocks) -> None:
-    """Its holder lives and renews: a session that the server ended is no reason to lose it, and nobody is told so."""
+    """Its holder lives and renews: a session that the server ended is no reason to lose it, and nobody is notified."""
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
     reasons: list[str] = []
     store.watch_loss(lock, reasons.append)
@@ -48,7 +48,7 @@ def test_a_store_that_was_removed_under_a_process_is_reported_as_such(
         other.check(lock.id, lock.token)
 
 
-def test_the_watch_over_a_lock_goes_on_in_the_next_session(
+def test_the_watch_over_a_lock_continues_in_the_next_session(
     url: str, store: ZookeeperLocks, open_store: OpenStore
 ) -> None:
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=30))
@@ -60,7 +60,7 @@ def test_the_watch_over_a_lock_goes_on_in_the_next_session(
     assert told.wait(10)
 
 
-def test_whoever_ended_the_watch_is_told_nothing(url: str, store: ZookeeperLocks) -> None:
+def test_a_watch_that_was_ended_notifies_nobody(url: str, store: ZookeeperLocks) -> None:
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=5))
     reasons: list[str] = []
     store.watch_loss(lock, reasons.append)()
@@ -71,7 +71,7 @@ def test_whoever_ended_the_watch_is_told_nothing(url: str, store: ZookeeperLocks
     assert reasons == []
 
 
-def test_a_broken_lock_is_told_to_its_holder_at_once(store: ZookeeperLocks, open_store: OpenStore) -> None:
+def test_a_holder_of_a_broken_lock_is_notified_at_once(store: ZookeeperLocks, open_store: OpenStore) -> None:
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=5))
     told, reasons = threading.Event(), []
 
@@ -98,10 +98,10 @@ def test_locks_of_all_lengths_share_one_session(store: ZookeeperLocks) -> None:
     assert len(store._sessions._by_length) == 1
 
 
-def test_a_renewal_that_is_not_answered_is_none(proxied: ZookeeperLocks, proxy: FrameProxy) -> None:
+def test_a_renewal_without_an_answer_does_not_count(proxied: ZookeeperLocks, proxy: FrameProxy) -> None:
     """Where that session cannot be heard, nobody says that the lock lives on."""
     (lock,) = proxied.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
-    object.__setattr__(proxied._sessions._address, "patience", 0.5)
+    object.__setattr__(proxied._sessions._servers, "patience", 0.5)
     proxy.cut()
     with pytest.raises(StoreUnavailable):
         proxied.renew(lock.id, lock.token)
@@ -180,7 +180,7 @@ def test_a_forked_child_has_sessions_of_its_own(url: str, store: ZookeeperLocks,
     assert [each.client for each in witness.list(LockFilter())] == ["child"]  # Only what was the parent's has ended.
 
 
-def test_a_dead_waiter_leaves_the_queue_and_the_next_is_let_in(url: str, open_store: OpenStore) -> None:
+def test_a_dead_waiter_leaves_the_queue_and_the_next_one_is_granted(url: str, open_store: OpenStore) -> None:
     holding, doomed, waiting = open_store(), open_store(), open_store()
     (lock,) = holding.acquire(request_for("holder", (R, EXCLUSIVE)))
     first = doomed.queue_up(request_for("doomed", (R, EXCLUSIVE), lease=2))

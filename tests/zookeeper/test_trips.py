@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from headgate import LockRefused
-from headgate.core.locks import Lock, Mode
-from headgate.core.tickets import Ticket
-from headgate.stores.zookeeper.locks import ZookeeperLocks
-from headgate.stores.zookeeper.session import Session
+from headgate.core.locks.model import Lock, Mode
+from headgate.core.locks.tickets import Ticket
+from headgate.stores.zookeeper.ensemble.session import ZkSession
+from headgate.stores.zookeeper.locks.store import ZookeeperLocks
 from tests.contract.steps import EXCLUSIVE, SHARED, request_for
 from tests.waiting import await_turn
 from tests.zookeeper.conftest import OpenStore
@@ -24,13 +24,13 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
     made: list[str] = []
 
     def count(name: str) -> None:
-        whole = getattr(Session, name)
+        whole = getattr(ZkSession, name)
 
-        def call(self: Session, *questions: object) -> object:
+        def call(self: ZkSession, *questions: object) -> object:
             made.append(name)
             return whole(self, *questions)
 
-        monkeypatch.setattr(Session, name, call)
+        monkeypatch.setattr(ZkSession, name, call)
 
     def of(call: Callable[[], object]) -> int:
         made.clear()

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from headgate.core.owners import Actor
+from headgate.core.access import principals
+from headgate.core.access.owners import Actor
 from headgate.telemetry import event
 
 _NOBODY_ELSE = Actor()
@@ -25,10 +26,8 @@ def actor() -> Actor:
 
 def must_own(what: str, owner: str) -> None:
     """NotOwner when the acting principal may not change what this owner holds. An override is logged."""
-    who = actor()
-    who.must_own(what, owner)
-    if who.override and owner not in ("", who.principal):
-        log_override(what, owner)
+    for override in principals.must_own(actor(), what, owner):
+        log_override(override.what, override.owner)
 
 
 def log_override(what: str, owner: str) -> None:
@@ -38,13 +37,13 @@ def log_override(what: str, owner: str) -> None:
 
 
 def act_as(who: Actor) -> None:
-    """From now on, within this request, this caller acts."""
+    """Act for this caller for the rest of the request."""
     _current.set(who)
 
 
 @contextmanager
 def acting(who: Actor | None = None) -> Iterator[None]:
-    """Within this, that caller acts (None: whoever acted before), and after it whoever acted before."""
+    """Act for this caller within the block (None: for the one before), and for the one before after it."""
     before = _current.set(_current.get() if who is None else who)
     try:
         yield

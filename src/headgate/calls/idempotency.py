@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate.core.errors import HeadgateError
-from headgate.core.names import REQUEST_ID_LENGTH
-from headgate.core.wire import plain
+from headgate.core.values.names import REQUEST_ID_LENGTH
+from headgate.core.values.wire import plain
 
 #: Seconds that a record is kept at least.
 KEPT_SECONDS = 24 * 3600.0
@@ -93,7 +93,7 @@ def own_ids(principal: str, value: Any) -> Any:
 
 
 def _is_other(name: str, value: Any) -> bool:
-    """Whether a value of that name is a text, and no request id: a resource may begin like one."""
+    """Whether a value of that name is a text, not a request id: a resource may begin like one."""
     return isinstance(value, str) and name != "request_id"
 
 

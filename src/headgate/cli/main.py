@@ -1,4 +1,4 @@
-"""Where the command starts. What is asked often and costs nothing is answered before anything is loaded."""
+"""The entry point. `--version` is answered before anything is loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate import __version__
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the command with these words (else the command line's) and give its exit code."""
+    """Run the command with these arguments (default: the command line) and return its exit code."""
     words = sys.argv[1:] if words is None else words
     if words[:1] == ["--version"]:
         sys.stdout.write(f"headgate {__version__}\n")

@@ -1,4 +1,4 @@
-"""The tree of commands: each part is loaded when it is asked for, and every end has its exit code."""
+"""The tree of commands: each part is loaded when it is used, and every outcome has its exit code."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from typing import Any, NoReturn
 import click
 
 from headgate import __version__
-from headgate.cli.failures import BROKEN_PIPE, INTERRUPTED, MEANINGS, WRONG_USAGE, report, write_json
-from headgate.cli.session import Session, global_options
+from headgate.cli.terminal.console import Console
+from headgate.cli.terminal.failures import BROKEN_PIPE, INTERRUPTED, MEANINGS, WRONG_USAGE, report, write_json
+from headgate.cli.terminal.options import global_options
 from headgate.core.errors import HeadgateError
 
-#: Name, module, attribute, and the sentence that the list shows.
+#: Name, module in this folder, attribute, and the sentence that the list shows.
 COMMANDS = {
-    "lock": ("headgate.cli.locks", "lock", "Acquire, release, list and break locks; run commands under them."),
-    "init": ("headgate.cli.init", "init", "Create a store, and print where it is."),
-    "define": ("headgate.cli.definitions", "define", "Define datasets and jobs from a pipeline file."),
-    "data": ("headgate.cli.chunks", "data", "Publish chunks of data; show their status."),
-    "job": ("headgate.cli.jobs", "job", "Run jobs on chunks: claim, report, explain, rerun, hold."),
-    "keys": ("headgate.cli.keys", "keys", "Manage the keys that decrypt the secrets of datasets."),
-    "ingest": ("headgate.cli.ingest", "ingest", "Submit batches; list, hold, resume and delete ingest jobs."),
-    "messages": ("headgate.cli.messages", "messages", "List mails and callbacks; resend undelivered ones."),
-    "up": ("headgate.cli.up", "up", "Run the service: dashboard, HTTP API and daemons."),
-    "daemon": ("headgate.cli.daemons", "daemon", "Run daemons alone: queue consumers, reaper, cleaner, messenger."),
-    "token": ("headgate.cli.tokens", "token", "Create, list and revoke API tokens for the service."),
-    "status": ("headgate.cli.status", "status", "Show what is locked, running, failed or stuck."),
-    "history": ("headgate.cli.admin", "history", "Show past events, newest first."),
-    "doctor": ("headgate.cli.doctor", "doctor", "Check the store for damage; repair it with --repair."),
-    "settings": ("headgate.cli.admin", "settings", "Show each setting, and where its value comes from."),
-    "migrate": ("headgate.cli.admin", "migrate", "Upgrade the store's schema; take over another program's locks."),
-    "copy": ("headgate.cli.moving", "copy", "Copy a whole store into an empty one of any kind."),
-    "backup": ("headgate.cli.moving", "backup", "Write the whole store into one file."),
-    "restore": ("headgate.cli.moving", "restore", "Restore a backup into an empty store."),
-    "store": ("headgate.cli.store", "store", "Show the server behind the store; raise tokens after a failover."),
-    "completion": ("headgate.cli.completion", "completion", "Print the script for completion with TAB."),
+    "lock": ("locks.commands", "lock", "Acquire, release, list and break locks; run commands under them."),
+    "init": ("store.init", "init", "Create a store, and print where it is."),
+    "define": ("ledger.definitions", "define", "Define datasets and jobs from a pipeline file."),
+    "data": ("ledger.data", "data", "Publish chunks of data; show their status."),
+    "job": ("ledger.jobs", "job", "Run jobs on chunks: claim, report, explain, rerun, hold."),
+    "keys": ("access.keys", "keys", "Manage the keys that decrypt the secrets of datasets."),
+    "ingest": ("ingest.commands", "ingest", "Submit batches; list, hold, resume and delete ingest jobs."),
+    "messages": ("ingest.messages", "messages", "List mails and callbacks; resend undelivered ones."),
+    "up": ("service.up", "up", "Run the service: dashboard, HTTP API and daemons."),
+    "daemon": ("service.daemons", "daemon", "Run daemons alone: queue consumers, reaper, cleaner, messenger."),
+    "token": ("access.tokens", "token", "Create, list and revoke API tokens for the service."),
+    "status": ("store.status", "status", "Show what is locked, running, failed or stuck."),
+    "history": ("store.admin", "history", "Show past events, newest first."),
+    "doctor": ("store.doctor", "doctor", "Check the store for damage; repair it with --repair."),
+    "settings": ("store.admin", "settings", "Show each setting, and where its value comes from."),
+    "migrate": ("store.admin", "migrate", "Upgrade the store's schema; take over another program's locks."),
+    "copy": ("store.moving", "copy", "Copy a whole store into an empty one of any kind."),
+    "backup": ("store.moving", "backup", "Write the whole store into one file."),
+    "restore": ("store.moving", "restore", "Restore a backup into an empty store."),
+    "store": ("store.server", "store", "Show the server behind the store; raise tokens after a failover."),
+    "completion": ("terminal.completion", "completion", "Print the script for completion with TAB."),
 }
 #: The headings of the list, each with its commands.
 GROUPS = {
@@ -55,7 +56,7 @@ CLOSING = "Results go to stdout, messages and errors to stderr. `headgate COMMAN
 
 
 class Ended(BaseException):
-    """A signal asked us to end: what is under way is undone first."""
+    """A signal asked the process to exit. Unfinished work is undone first."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -74,13 +75,13 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, name, _sentence = COMMANDS[cmd_name]
-        found = getattr(import_module(module), name)
+        found = getattr(import_module(f"headgate.cli.{module}"), name)
         return found if isinstance(found, click.Command) else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's own, but the names to suggest are those that could be loaded."""
+        """Suggest names without loading the commands."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
         return super().resolve_command(ctx, args)
@@ -91,7 +92,7 @@ class LazyGroup(click.Group):
         click.Command.format_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What every command has in common."""
+        """Exit codes and output channels, which all commands share."""
         del ctx
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in MEANINGS.items()])
@@ -129,50 +130,50 @@ def root() -> None:
 
 
 def run(words: list[str]) -> int:
-    """Run the command, and turn every end into an exit code."""
-    session = Session(words)
+    """Run the command, and turn every outcome into an exit code."""
+    console = Console(words)
     _end_in_order()
     _write_anything()
     try:
-        return _answer(session)
+        return _answer(console)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except Ended as end:
         return 128 + end.number
     except BrokenPipeError:
-        # What is still in the buffer goes nowhere, instead of failing once more as Python ends.
+        # Discard the buffer, which would fail once more when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
 
 
-def _answer(session: Session) -> int:
+def _answer(console: Console) -> int:
     try:
-        return _invoke(session)
+        return _invoke(console)
     except HeadgateError as error:
-        return report(error, session)
+        return report(error, console)
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        return _complain(error, session)
+        return _complain(error, console)
 
 
-def _invoke(session: Session) -> int:
-    if "_HEADGATE_COMPLETE" in os.environ:  # See completion.py: a shell asks what could come next.
-        root.main(prog_name="headgate", obj=session)
-    with root.make_context("headgate", list(session.words), obj=session) as context:
+def _invoke(console: Console) -> int:
+    if "_HEADGATE_COMPLETE" in os.environ:  # See terminal/completion.py: a shell asks what could come next.
+        root.main(prog_name="headgate", obj=console)
+    with root.make_context("headgate", list(console.words), obj=console) as context:
         result: Any = root.invoke(context)
     sys.stdout.flush()
     return result if isinstance(result, int) else 0
 
 
-def _complain(error: click.ClickException, session: Session) -> int:
-    own_words = session.words[: session.words.index("--")] if "--" in session.words else session.words
+def _complain(error: click.ClickException, console: Console) -> int:
+    own_words = console.words[: console.words.index("--")] if "--" in console.words else console.words
     if "--json" in own_words:
         write_json({"error": "wrong-usage", "detail": error.format_message()})
     else:
         from io import StringIO
 
-        from headgate.cli.output import say
+        from headgate.cli.terminal.output import say
 
         written = StringIO()
         error.show(written)
@@ -181,7 +182,7 @@ def _complain(error: click.ClickException, session: Session) -> int:
 
 
 def _end_in_order() -> None:
-    """Let SIGTERM and SIGHUP undo what is under way, unless somebody chose to ignore them (nohup)."""
+    """Undo unfinished work on SIGTERM and SIGHUP, unless they are ignored (nohup)."""
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         raise Ended(number)
@@ -192,7 +193,7 @@ def _end_in_order() -> None:
 
 
 def _write_anything() -> None:
-    """A name that the terminal cannot show is shown escaped, not refused."""
+    """Escape characters that the terminal cannot show, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:

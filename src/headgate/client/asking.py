@@ -1,4 +1,4 @@
-"""Waiting for what a service has."""
+"""Waiting at a service."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from headgate.service.clock import steady
-from headgate.service.looking import Looking
+from headgate.service.leases.clock import steady
+from headgate.service.leases.looking import Looking
 
 T = TypeVar("T")
 
@@ -18,16 +18,16 @@ USABLE_PART = 0.1
 
 
 class Asking:
-    """A service wakes nobody who has no request open: who waits asks it again."""
+    """Stands for a listener: a service cannot wake a client between two requests, so the client polls."""
 
     pause = 0.5
 
     def end(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no listener."""
 
 
 class WaitingThere(Looking[T]):
-    """One who waits at the service: it holds back its answer until there is one."""
+    """A waiter whose request the service answers when there is a result."""
 
     def __init__(self, ask: Callable[[float], T | None]) -> None:
         """`ask`: ask the service, which waits for up to that many seconds."""
@@ -35,7 +35,7 @@ class WaitingThere(Looking[T]):
         self._ask = ask
 
     def within(self, seconds: float | None) -> T | None:
-        """What the service finds within that time."""
+        """Return what the service finds within that time; None if it finds nothing."""
         if not seconds:
             return self.look()
         deadline = steady() + seconds

@@ -1,4 +1,4 @@
-"""Requests to a service: sent, repeated where that does no harm, and their errors raised as what they were."""
+"""Requests to a service: sends them, repeats them where that is safe, and raises the errors that it reports."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headgate.calls.actor import actor
 from headgate.calls.deadlines import BULK_SECONDS, current, within
 from headgate.client.errors import raise_problem
 from headgate.core.errors import MissingExtra, StoreUnavailable
-from headgate.core.redaction import mask
-from headgate.service.identity import new_request_id, owner
+from headgate.core.values.redaction import mask
+from headgate.service.access.identity import new_request_id, owner
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 #: Seconds that a request has beyond the call's deadline: the service answers at the deadline at the latest, and its
@@ -31,8 +31,8 @@ MOST = 1000
 KEY_IN_USE, RUNNING_SECONDS = b"urn:headgate:key-in-use", 0.1
 
 
-class Connection:
-    """One service, as this process speaks to it. Safe over threads and forks."""
+class ServiceConnection:
+    """A connection of this process to a service. Threads may share it; a forked child opens its own."""
 
     def __init__(self, url: str, api_token: str, options: StoreOptions = DEFAULT_OPTIONS) -> None:
         #: What errors call it.
@@ -44,7 +44,7 @@ class Connection:
         self._clients: dict[int, Any] = {}
 
     def get(self, *path: str, **query: Any) -> Any:
-        """What is there."""
+        """Send a GET request."""
         return self._ask("GET", path, query=query)
 
     def pages(self, *path: str, limit: int | None = None, **query: Any) -> Iterator[Any]:
@@ -74,7 +74,7 @@ class Connection:
         return self._ask("POST", path, lambda: {"json": body}, name=name, query=query, wait=wait)
 
     def upload(self, file: Path, *path: str, **query: Any) -> Any:
-        """Send a file as it is. That takes as long as it takes, as long as bytes flow."""
+        """Send a file. There is no limit for the whole transfer, only for each part."""
         name = ("Idempotency-Key", new_request_id())
         with file.open("rb") as content, within(BULK_SECONDS, slow=True):
 
@@ -85,7 +85,7 @@ class Connection:
             return self._ask("POST", path, from_its_start, name=name, query=query)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         if client := self._clients.get(os.getpid()):
             client.close()
 
@@ -93,7 +93,7 @@ class Connection:
         self, method: str, path: tuple[str, ...], sent: Callable[[], Mapping[str, Any]] = dict, *,
         name: tuple[str, str] | None = None, query: Mapping[str, Any], again: bool = True, wait: float = 0,
     ) -> Any:  # fmt: skip
-        """`sent`: the body, made anew for each try. `name`: the header by which the service recognises a repeat."""
+        """`sent`: the body, made again for each try. `name`: the header by which the service recognises a repeat."""
         client, httpx = self._open()
         url = self._base + "".join(f"/{_quoted(part)}" for part in path)
         key = None if name is None else name[1]
@@ -141,7 +141,7 @@ class Connection:
         return StoreUnavailable(self.name, why, key, outcome)
 
     def _open(self) -> tuple[Any, Any]:
-        """The client of this process: a forked child makes its own."""
+        """Return the HTTP client of this process: a forked child creates its own."""
         try:
             import httpx2
         except ImportError:
@@ -165,7 +165,7 @@ class Connection:
 
 
 def _override() -> dict[str, str]:
-    """The header that says why this caller acts on what other principals hold, if it does."""
+    """The header with the reason for acting on what other principals hold, if there is one."""
     why = actor().override
     return {"Headgate-Override": quote(why, safe=" ")} if why else {}
 
@@ -173,7 +173,7 @@ def _override() -> dict[str, str]:
 class _TimeLeft(dict[str, float]):
     """The timeouts of a request as its transport reads them: in each phase, what is left until one moment.
 
-    The library's own timeouts start anew with each phase (connect, write, read), so that a call could last for the
+    The library's own timeouts start again with each phase (connect, write, read), so that a call could last for the
     sum of them.
     """
 
@@ -189,7 +189,7 @@ class _TimeLeft(dict[str, float]):
 
 
 def _each_phase(seconds: float) -> dict[str, float]:
-    """The timeouts of a request each of whose phases may take that long; opening a connection takes a moment."""
+    """Return timeouts for a request whose phases may each take that long; connecting takes less."""
     return dict.fromkeys(("pool", "write", "read"), seconds) | {"connect": min(seconds, ALLOWANCE_SECONDS)}
 
 
@@ -232,7 +232,7 @@ def _is_running(answer: Any) -> bool:
 
 
 def _outcome(httpx: Any, error: Exception, method: str) -> str:
-    """Whether a request that failed may have taken effect: not one that was never sent, nor a question."""
+    """Whether a failed request may have taken effect. A GET, or a request that was never sent, has not."""
     return "none" if method == "GET" or isinstance(error, _never_sent(httpx)) else "unknown"
 
 
@@ -243,7 +243,7 @@ def _never_sent(httpx: Any) -> tuple[type[Exception], ...]:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Whom to trust: this machine's list, or SSL_CERT_FILE. Reading it takes longer than a request, so it is kept."""
+    """Trusted certificates: this machine's list, or SSL_CERT_FILE. Cached: reading it takes longer than a request."""
     return ssl.create_default_context()
 
 

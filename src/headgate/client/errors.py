@@ -1,53 +1,23 @@
-"""Problems that a service answers, raised as the errors that they were there."""
+"""Errors that a service reports, raised again in the client."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn, get_type_hints
 
 from headgate.core import errors
-from headgate.core.claims import Verdict
 from headgate.core.errors import BadValue, HeadgateError, NotAllowed, StoreUnavailable
-from headgate.core.locks import Blocker, Request
-from headgate.core.wire import parse
+from headgate.core.ledger.verdicts import Verdict
+from headgate.core.locks.model import Blocker, Request
+from headgate.core.values.wire import parse
 
 TYPE = "urn:headgate:"
-#: What errors are made of, in the order of their arguments; text unless said otherwise.
-SHAPES: Mapping[str, Mapping[str, Any]] = {
-    "LockRefused": {"request": Request, "blockers": tuple[Blocker, ...], "cycle": tuple[str, ...]},
-    "ClaimRefused": {"job": Any, "dataid": Any, "why": Any, "verdict": Verdict | None},
-    "TransitionRefused": {"machine": Any, "state": Any, "event": Any, "allowed": tuple[str, ...]},
-    "StoreInUse": {"store": Any, "users": tuple[str, ...]},
-    "QueueRefused": {"item": Any, "event": Any, "why": Any},
-    "HoldersUnconfirmed": {"holders": tuple[str, ...]},
-    "ObjectRefused": {"ark": Any, "why": Any},
-    "KeyInUse": {"key": Any},
-    "AlreadyDone": {"key": Any, "result": Any, "why": Any},
-    "KeyReused": {"key": Any},
-    "ServiceRefused": {"service": Any, "why": Any},
-    "LockLost": {"lock_id": Any, "token": Any, "why": Any},
-    "ClaimLost": {"job": Any, "dataid": Any, "token": Any, "why": Any},
-    "ItemLost": {"item": Any, "token": Any, "why": Any},
-    "NotOwner": {"what": Any, "owner": Any, "principal": Any},
-    "VersionLost": {"object_id": Any, "version": Any},
-    "WorkStopped": {"work": Any},
-    "StoreUnavailable": {"store": Any, "why": Any, "request_id": Any, "outcome": Any},
-    "StoreMisconfigured": {"store": Any, "why": Any, "advice": Any},
-    "ServiceUnavailable": {"service": Any, "why": Any, "retry_after": Any},
-    "StorageGuardFailed": {"resource": Any, "why": Any},
-    "BadValue": {"what": Any, "value": Any, "why": Any},
-    "BadPayload": {"what": Any, "why": Any},
-    "UnknownName": {"what": Any, "name": Any},
-    "BadManifest": {"problems": tuple[tuple[Any, ...], ...]},
-    "BadProfiles": {"problems": tuple[tuple[Any, ...], ...]},
-    "WrongKey": {"job": Any, "why": Any},
-    "NotAllowed": {"why": Any, "scope": Any},
-    "MissingExtra": {"extra": Any, "why": Any},
-}
+#: Types that the error tree names without importing them.
+NOUNS = {"Sequence": Sequence, "Request": Request, "Blocker": Blocker, "Verdict": Verdict}
 
 
 def raise_problem(service: str, answer: Any, key: str | None) -> NoReturn:
-    """The error that an answer tells of; its text is the service's own."""
+    """The error that an answer reports; its text is the service's own."""
     try:
         document = answer.json()
         error = _error(service, document, answer.status_code, key)
@@ -67,9 +37,9 @@ def _error(service: str, document: dict[str, Any], status: int, key: str | None)
         error.args = (document["detail"],)
         return error
     if isinstance(kind, type) and issubclass(kind, HeadgateError):
-        shape = SHAPES.get(name, {})
-        given = [parse(each, document.get(field)) for field, each in shape.items()]
-        error = kind(*given) if shape else kind(document["detail"])
+        shape = get_type_hints(kind.__init__, localns=NOUNS) if "__init__" in vars(kind) else {}
+        given = {field: parse(each, document.get(field)) for field, each in shape.items() if field != "return"}
+        error = kind(**given) if shape else kind(document["detail"])
         error.args = (document["detail"],)
         return error
     if status in (400, 413, 422):

@@ -1,4 +1,4 @@
-"""What a service does for ingest: takes files, tells its profiles, reads its storage."""
+"""Ingest at a service: uploads, profiles, and the storage."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from headgate.calls.deadlines import within
-from headgate.client.connection import Connection
+from headgate.client.connection import ServiceConnection
 from headgate.client.sending import send, send_file
 from headgate.core.alarms import Alarm
 from headgate.core.errors import Unavailable
-from headgate.core.frozen import Frozen
-from headgate.core.queue import Batch, IngestJob
-from headgate.core.wire import parse
-from headgate.ingest.deposits import existing
-from headgate.ingest.profile import Profile, from_snapshot
-from headgate.ingest.storage import Problem, Progress
+from headgate.core.queue.frozen import Frozen
+from headgate.core.queue.model import Batch, IngestJob
+from headgate.core.values.wire import parse
+from headgate.ingest.objects.deposits import existing
+from headgate.ingest.profiles.profile import Profile, from_snapshot
+from headgate.ingest.storage.port import Problem, Progress
 from headgate.operations import daemons, ingest, inventory
 
 #: Reading a whole object may take this long.
@@ -25,19 +25,19 @@ READING_SECONDS = 24 * 3600.0
 class ServiceIngest:
     """Ingest behind a service."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServiceConnection) -> None:
         self._connection = connection
 
     def profiles(self) -> list[Profile]:
-        """As their files are at the service."""
+        """List the profiles of the service."""
         return [from_snapshot(each) for each in send(self._connection, ingest.profiles)]
 
     def profile(self, name: str) -> Profile:
-        """One of them. BadProfiles with every mistake."""
+        """Return a profile. Raises BadProfiles with all errors in its file."""
         return from_snapshot(send(self._connection, ingest.profile, name=name))
 
     def frozen_of(self, job: IngestJob) -> Frozen | None:
-        """What an ingest job keeps from its start."""
+        """Return what an ingest job keeps from its start."""
         found: Frozen | None = send(self._connection, ingest.frozen, jid=job.id)
         return found
 
@@ -56,7 +56,7 @@ class ServiceIngest:
         return found.payload_url
 
     def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
-        """Have the service read every stored byte of an object. Returns what is not as it was stored."""
+        """Have the service read every stored byte of an object. Returns the files that differ from what was stored."""
         del client  # The service reads under its own name.
         with within(READING_SECONDS + wait):
             found: ingest.Verified = send(self._connection, ingest.verify, ark=ark, wait=wait)
@@ -69,9 +69,9 @@ class ServiceIngest:
 
 
 class RemoteAlarms:
-    """What the service finds by itself."""
+    """Alarms of a service."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServiceConnection) -> None:
         self._connection = connection
 
     def find(self) -> list[Alarm]:

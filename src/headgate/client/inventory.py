@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headgate.calls.deadlines import INVENTORY_CALLS, answered_in_time
-from headgate.client.connection import Connection
-from headgate.client.sending import asks, send
+from headgate.client.connection import ServiceConnection
+from headgate.client.sending import remote, send
 from headgate.core.errors import BadValue
 from headgate.core.inventory import Intake, InventoryFile, Message, Recording
 from headgate.operations import inventory
@@ -17,10 +17,11 @@ PORTION = 100
 
 
 @answered_in_time(INVENTORY_CALLS)
+@remote("inventory", inventory.declared)
 class RemoteInventory(Inventory):
     """Stored objects, and the outbox beside them, behind a service, which checks and records what it is asked."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServiceConnection) -> None:
         self.connection, self.options = connection, connection.options
 
     def known_local_ids(self, owner: str, ids: Sequence[str]) -> Mapping[str, str]:
@@ -57,17 +58,3 @@ class RemoteInventory(Inventory):
 
     def post(self, message: Message) -> bool:
         raise BadValue("message", message.id, "is written by the service itself, from the profile")
-
-    objects = asks(Inventory.objects, inventory.objects)
-    versions = asks(Inventory.versions, inventory.versions)
-    remove = asks(Inventory.remove, inventory.remove)
-    intake = asks(Inventory.intake, inventory.intake)
-    set_problem = asks(Inventory.set_problem, inventory.set_problem)
-    forget = asks(Inventory.forget, inventory.forget)
-    message = asks(Inventory.message, inventory.message)
-    messages = asks(Inventory.messages, inventory.messages)
-    due = asks(Inventory.due, inventory.due)
-    settle = asks(Inventory.settle, inventory.settle)
-    delay = asks(Inventory.delay, inventory.delay)
-    resend = asks(Inventory.resend, inventory.resend)
-    discard = asks(Inventory.discard, inventory.discard)

@@ -1,6 +1,4 @@
-"""The ledger of a service: each operation as it is declared in `headgate.operations`. Secrets are sealed and opened by
-who asks: they come sealed.
-"""
+"""The ledger of a service. Secrets are sealed and opened in the caller's process."""
 
 from __future__ import annotations
 
@@ -10,28 +8,26 @@ from typing import Any
 
 from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time, bulk, listing, of_rows
 from headgate.client.asking import USABLE_PART, Asking, WaitingThere
-from headgate.client.connection import Connection
-from headgate.client.sending import asks, check_text, send, sends
-from headgate.core.census import Span
-from headgate.core.claims import Plan, Verdict
+from headgate.client.connection import ServiceConnection
+from headgate.client.sending import check_text, known_by, remote, send
 from headgate.core.filters import RowFilter, SpanFilter
-from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Port, Row
-from headgate.core.locks import Lock
-from headgate.core.names import check_request_id
-from headgate.core.variables import NO_MORE, NamePatterns
+from headgate.core.ledger.census import Span
+from headgate.core.ledger.model import Claim, Dataset, Defined, Job, Port, Row
+from headgate.core.ledger.verdicts import Plan, Verdict
+from headgate.core.locks.model import Lock
+from headgate.core.values.variables import NO_MORE, NamePatterns
 from headgate.operations import claims, ledger, locks, secrets, whole
 from headgate.service.checks import check_positive_lease
-from headgate.service.claim_reports import ClaimLike, reference
-from headgate.service.claim_secrets import with_opened
-from headgate.service.clock import steady
-from headgate.service.custody import CustodyRecords
-from headgate.service.definitions import Definitions
-from headgate.service.identity import new_request_id
-from headgate.service.ledger import Ledger
-from headgate.service.ledger_questions import LEFT_MOST
-from headgate.service.looking import Looking
-from headgate.service.secrets import Opened, Secrets
-from headgate.stores.base import Listening
+from headgate.service.leases.clock import steady
+from headgate.service.leases.looking import Looking
+from headgate.service.ledger.claim_reports import ClaimLike, reference
+from headgate.service.ledger.definitions import Definitions
+from headgate.service.ledger.questions import LEFT_MOST
+from headgate.service.ledger.use_cases import Ledger
+from headgate.service.secrets.claim_secrets import with_opened
+from headgate.service.secrets.custody import CustodyRecords
+from headgate.service.secrets.use_cases import Opened, Secrets
+from headgate.stores.ports.news import Listening
 
 CALLS = {
     **LEDGER_CALLS, "_define": bulk, "_publish": of_rows, "_resubmit": of_rows,
@@ -40,30 +36,26 @@ CALLS = {
 
 
 @answered_in_time(LEDGER_CALLS)
+@remote("ledger.custody", secrets.declared)
 class RemoteCustody(CustodyRecords):
-    """What a service keeps of secrets and keys: sealed, and proofs."""
+    """Sealed secrets and check values of keys that a service stores."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServiceConnection) -> None:
         self.connection, self.options = connection, connection.options
-
-    dataset_custody = asks(CustodyRecords.dataset_custody, secrets.dataset_custody)
-    job_custody = asks(CustodyRecords.job_custody, secrets.job_custody)
-    change_custody = asks(CustodyRecords.change_custody, secrets.change_custody)
-    master_wraps = asks(CustodyRecords.master_wraps, secrets.master_wraps)
-    rewrap = asks(CustodyRecords.rewrap, secrets.rewrap)
-    refuse_masters = asks(CustodyRecords.refuse_masters, secrets.refuse_masters)
-    know_master = asks(CustodyRecords.know_master, secrets.know_master)
-    forget_masters = asks(CustodyRecords.forget_masters, secrets.forget_masters)
 
     def masters(self) -> Mapping[int, str]:
         return {each.number: each.check for each in send(self.connection, secrets.masters)}
 
 
 @answered_in_time(CALLS)
+@remote(
+    "ledger", ledger.declared, claims.declared, here=("define_dataset", "define_job", "find_next"),
+    _publish=ledger.publish_all, _resubmit=ledger.resubmit_all,
+)  # fmt: skip
 class RemoteLedger(Ledger):
     """Datasets, jobs and chunks behind a service, which checks and records what it is asked."""
 
-    def __init__(self, connection: Connection, own: Secrets, variables: NamePatterns = NO_MORE) -> None:
+    def __init__(self, connection: ServiceConnection, own: Secrets, variables: NamePatterns = NO_MORE) -> None:
         """`own`: what seals and opens secrets in this process."""
         self.connection, self.options = connection, connection.options
         self.secrets, self.custody, self._variables = own, own.custody, variables
@@ -86,27 +78,17 @@ class RemoteLedger(Ledger):
         found: Defined = send(self.connection, ledger.define, **asked)
         return found
 
-    _connections = sends(ledger.connections)
-    datasets = asks(Ledger.datasets, ledger.datasets)
-    jobs = asks(Ledger.jobs, ledger.jobs)
-
     def job(self, name: str) -> tuple[Job, Sequence[Dataset]]:
         found: ledger.JobFound = send(self.connection, ledger.job, job=name)
         return found.job, found.datasets
 
     # ---------------------------------------------------------------- work
 
-    _publish = sends(ledger.publish_all)
-    _success = sends(claims.success)
-    _fail = sends(claims.fail)
-    _interrupt = sends(claims.interrupt)
-    _heartbeat = sends(claims.heartbeat)
-    _resubmit = sends(ledger.resubmit_all)
-
     def looking_for_next(
         self, job: str, *, key: str | None, worker: str | None, lease: float, request_id: str | None
     ) -> Looking[Claim]:
-        asked = _asked(worker=worker, lease=lease, request_id=request_id)
+        # The lease is kept here.
+        asked = {"worker": worker, "lease": check_positive_lease(lease), "request_id": known_by(request_id)}
         opened = self._open(job, key)
 
         def ask(seconds: float) -> Claim | None:
@@ -126,17 +108,8 @@ class RemoteLedger(Ledger):
         del job, wake
         return Asking()
 
-    def _claim(self, job: str, dataid: str, **asked: Any) -> Claim:
-        found: Claim = send(self.connection, claims.claim, job=job, dataid=dataid, **_asked(**asked))
-        return found
-
-    def _force(self, job: str, dataid: str, reason: str, *, steal: bool, **asked: Any) -> Claim:
-        named = {"job": job, "dataid": dataid, "reason": reason, "steal": steal}
-        found: Claim = send(self.connection, ledger.force, **named, **_asked(**asked))
-        return found
-
     def _ports(self, job: str, ports: Mapping[str, Port], opened: Opened | None, key: str | None) -> Mapping[str, Port]:
-        """Without a key, as the service gives them. With one, what is sealed now, since it may have been set anew."""
+        """Without a key, as the service returns them. With one, what is sealed now: it may have been set again."""
         if opened is None or not any(port.secrets for port in ports.values()):
             return ports
         return with_opened(ports, self.secrets.open(job, self.secrets.key(key)))
@@ -150,29 +123,11 @@ class RemoteLedger(Ledger):
 
     # ---------------------------------------------------------------- support
 
-    hold = asks(Ledger.hold, ledger.hold)
-    unhold = asks(Ledger.unhold, ledger.unhold)
-    forget = asks(Ledger.forget, ledger.forget)
-    pause = asks(Ledger.pause, ledger.pause)
-    unpause = asks(Ledger.unpause, ledger.unpause)
-
-    def set_status(
-        self, dataset: str, dataid: str, job: str, kind: str, status: str, *, reason: str, by: str | None = None
-    ) -> Change:
-        named = {"dataset": dataset, "dataid": dataid, "job": job, "kind": kind, "status": status}
-        change: Change = send(self.connection, ledger.set_status, **named, reason=reason, by=by)
-        return change
-
     def reap(self, *, limit: int = 1000, by: str | None = None) -> int:
-        del by  # The service tells who asked.
+        del by  # The service knows the caller.
         return int(send(self.connection, whole.reap, of="ledger", limit=limit))
 
     # ---------------------------------------------------------------- questions
-
-    explain = asks(Ledger.explain, ledger.explain)
-    standing = asks(Ledger.standing, ledger.standing)
-    tallies = asks(Ledger.tallies, ledger.tallies)
-    failures = asks(Ledger.failures, ledger.failures)
 
     def plan(self, job: str, limit: int = 20) -> Plan:
         found: Sequence[ledger.Planned] = send(self.connection, ledger.plan, job=job, limit=limit)
@@ -209,14 +164,6 @@ class RemoteLedger(Ledger):
     def claims(self) -> Sequence[Lock]:
         found: Sequence[Lock] = send(self.connection, locks.list_locks, claims=True)
         return found
-
-
-def _asked(*, worker: str | None, lease: object, request_id: str | None) -> dict[str, Any]:
-    """Who asks for a claim. Its lease is kept here, and its id stands in a header: both are checked."""
-    return {
-        "worker": worker, "lease": check_positive_lease(lease),
-        "request_id": new_request_id() if request_id is None else check_request_id(request_id),
-    }  # fmt: skip
 
 
 def _verdict(planned: ledger.Planned) -> Verdict:

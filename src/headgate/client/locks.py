@@ -9,22 +9,24 @@ from functools import cached_property
 from typing import Any
 
 from headgate.calls.deadlines import LOCK_CALLS, answered_in_time, bulk, current, within
-from headgate.client.connection import Connection
-from headgate.client.sending import asks, check_text, send, sends
+from headgate.client.connection import ServiceConnection
+from headgate.client.sending import check_text, known_by, remote, same_as, send
 from headgate.core.faults import Fault
 from headgate.core.filters import LockFilter
-from headgate.core.locks import Lock, Mode, Request, Waiter, Want, parse_lock_id, parse_mode
-from headgate.core.names import RESOURCE_LIMIT, check_request_id
-from headgate.core.tickets import Grant, Ticket
-from headgate.core.wire import plain
+from headgate.core.locks.model import Lock, Mode, Request, Waiter, Want
+from headgate.core.locks.parsing import parse_lock_id, parse_mode
+from headgate.core.locks.tickets import Granted, Ticket
+from headgate.core.values.names import RESOURCE_LIMIT
+from headgate.core.values.wire import plain
 from headgate.operations import locks, whole
 from headgate.operations.declaring import Operation
-from headgate.service.clock import steady
-from headgate.service.guard_keeper import GuardKeeper
-from headgate.service.guard_tending import UNGUARDED, GuardTending
-from headgate.service.identity import new_request_id, owner
-from headgate.service.locks import Locks, Wanted, sorted_pairs
-from headgate.service.obtaining import Obtaining
+from headgate.service.access.identity import owner
+from headgate.service.guards.keeper import GuardKeeper
+from headgate.service.guards.tending import UNGUARDED, GuardTending
+from headgate.service.leases.clock import steady
+from headgate.service.locks.obtaining import Obtaining
+from headgate.service.locks.use_cases import Locks
+from headgate.service.locks.wants import Wanted, sorted_pairs
 
 #: A look waits at the service for at most this long, so that its place there is kept.
 LOOK_SECONDS = 3.0
@@ -35,11 +37,12 @@ USABLE_PART = 0.1
 
 
 @answered_in_time(LOCK_CALLS)
+@remote("locks", locks.declared, whole.declared, here=("acquire",))
 class RemoteLocks(Locks):
     """Locks, queues, clients and resources behind a service, which checks and records what it is asked."""
 
     def __init__(
-        self, connection: Connection, guards: GuardKeeper | None = None, lock_delay: float = 0.0,
+        self, connection: ServiceConnection, guards: GuardKeeper | None = None, lock_delay: float = 0.0,
         resource_limit: int = RESOURCE_LIMIT,
     ) -> None:  # fmt: skip
         """`guards`: the storage guards that this process keeps, and the service does not."""
@@ -49,35 +52,10 @@ class RemoteLocks(Locks):
         self._obtaining = Obtaining(RemoteGrants(connection), self._guards, self.options.answer_within, records=False)
         self._lock_delay = lock_delay
 
-    _release = sends(locks.release)
-    _renew = sends(locks.renew)
-    _check = sends(locks.check)
-    _upgrade = sends(locks.upgrade)
-    _downgrade = sends(locks.downgrade)
-    _hand_over = sends(locks.hand_over)
-    _break_lock = sends(locks.break_lock)
-    get = asks(Locks.get, locks.get)
-    waiters = asks(Locks.waiters, locks.waiters)
-    register_client = asks(Locks.register_client, whole.register_client)
-    forget_client = asks(Locks.forget_client, whole.forget_client)
-    resources = asks(Locks.resources, whole.resources)
-    register_resource = asks(Locks.register_resource, whole.register_resource)
-    forget_resource = asks(Locks.forget_resource, whole.forget_resource)
-    faults = asks(Locks.faults, whole.faults)
-
-    def list(
-        self,
-        resource: str | None = None,
-        client: str | None = None,
-        mode: str | None = None,
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> Sequence[Lock]:
-        begin = None if after is None else parse_lock_id(after)
-        which = {"resource": resource, "client": client, "mode": mode, "after": begin, "limit": limit}
-        found: Sequence[Lock] = send(self.connection, locks.list_locks, **which)
-        return found
+    @same_as(Locks.list)
+    def list(self, *, after: str | None, **which: Any) -> Any:
+        behind = None if after is None else parse_lock_id(after)
+        return send(self.connection, locks.list_locks, after=behind, **which)
 
     def clients(self) -> Sequence[tuple[str, datetime]]:
         return [(each.name, each.since) for each in send(self.connection, whole.clients)]
@@ -105,7 +83,7 @@ class RemoteLocks(Locks):
     ) -> Request:
         pairs = sorted_pairs(resources, self.resource_limit)
         return Request(
-            id=new_request_id() if request_id is None else check_request_id(request_id),  # It stands in a header.
+            id=known_by(request_id),
             client=client,
             wants=tuple(Want(check_text("resource", uri), parse_mode(mode)) for uri, mode in pairs),
             lease=lease,
@@ -120,7 +98,7 @@ class RemoteLocks(Locks):
 class RemoteTending(GuardTending):
     """Storage guards that a service keeps."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServiceConnection) -> None:
         self._connection = connection
 
     def faults(self) -> list[Fault]:
@@ -132,16 +110,16 @@ class RemoteTending(GuardTending):
 class RemoteGrants:
     """The steps of getting locks from a service. `look` waits for the turn, up to the caller's deadline."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServiceConnection) -> None:
         self.options = connection.options
         self.connection = connection
         #: What waiters were granted when they looked, and when they began to look (steady).
-        self._found: dict[int, tuple[Grant, float]] = {}
+        self._found: dict[int, tuple[Granted, float]] = {}
 
-    def acquire(self, request: Request) -> Grant:
+    def acquire(self, request: Request) -> Granted:
         return _granted(request, send(self.connection, locks.acquire, **_asked(request), request_id=request.id))
 
-    def queue_up(self, request: Request) -> Grant | Ticket:
+    def queue_up(self, request: Request) -> Granted | Ticket:
         found = send(self.connection, locks.queue_up, **_asked(request), request_id=request.id)
         return Ticket(found, request) if isinstance(found, int) else _granted(request, found)
 
@@ -161,9 +139,9 @@ class RemoteGrants:
             self._found[ticket.number] = found, began
         return SOON_SECONDS if found is None else 0.0
 
-    def take_turn(self, ticket: Ticket) -> Grant | None:
+    def take_turn(self, ticket: Ticket) -> Granted | None:
         """What a look brought, with what is left of its lease for certain: the service may have granted it as soon as
-        the look began. When that is too little, ask again: the lease then begins anew, or the turn is over.
+        the look began. When that is too little, ask again: the lease then starts again, or the turn is over.
         """
         found, began = self._found.pop(ticket.number, ((), 0.0))
         lasted = steady() - began
@@ -175,7 +153,7 @@ class RemoteGrants:
         for ticket in tickets:
             self._of_waiter(locks.take_turn, ticket)
 
-    def give_up(self, ticket: Ticket) -> Grant:
+    def give_up(self, ticket: Ticket) -> Granted:
         return self._of_waiter(locks.give_up, ticket) or ()  # It is refused, or granted.
 
     def withdraw(self, ticket: Ticket) -> None:
@@ -193,7 +171,7 @@ class RemoteGrants:
         found: Sequence[Waiter] = send(self.connection, locks.waiters, resource=resource)
         return found
 
-    def _of_waiter(self, operation: Operation, ticket: Ticket, wait: float = 0.0) -> Grant | None:
+    def _of_waiter(self, operation: Operation, ticket: Ticket, wait: float = 0.0) -> Granted | None:
         request = ticket.request
         asked = {**_asked(request), "ticket": ticket.number, "request_id": request.id, "wait": wait}
         found = send(self.connection, operation, **asked)
@@ -212,5 +190,5 @@ def _asked(request: Request) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _granted(request: Request, found: Sequence[Lock]) -> Grant:
+def _granted(request: Request, found: Sequence[Lock]) -> Granted:
     return tuple(replace(each, request_id=request.id) for each in found)

@@ -1,29 +1,31 @@
-"""Declared operations, asked of a service: the request that a declaration describes, and the answer as its result."""
+"""Sends declared operations to a service: builds the request from the declaration, and reads the answer."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from headgate.client.connection import Connection
+from headgate.client.connection import ServiceConnection
 from headgate.core.errors import BadValue
-from headgate.core.ledger import Asker
-from headgate.core.redaction import redact
-from headgate.core.wire import parse, plain
-from headgate.operations.declaring import Argument, Idempotency, Operation, Page, without_none
+from headgate.core.values.names import check_request_id
+from headgate.core.values.redaction import redact
+from headgate.core.values.wire import parse, plain
+from headgate.operations.declaring import Argument, Declarations, Idempotency, Operation, Page, without_none
+from headgate.service.access.identity import new_request_id
 
 #: A request that is sent again has to be recognised by a key that the client adds.
 KEYED = (Idempotency.KEY, Idempotency.SECRET)
 Method = TypeVar("Method", bound=Callable[..., Any])
+Kind = TypeVar("Kind")
 
 
-def send(connection: Connection, operation: Operation, /, **arguments: Any) -> Any:
-    """Ask for an operation, and return its result. What is None is left to the service's default.
+def send(connection: ServiceConnection, operation: Operation, /, **arguments: Any) -> Any:
+    """Send an operation and return its result. Arguments that are None are left to the service's default.
 
     A list that has pages comes whole, or up to `limit`. How a lost answer is asked for again follows from the
     declaration: with a key, with the caller's request id, as it was, or not at all.
@@ -43,8 +45,8 @@ def send(connection: Connection, operation: Operation, /, **arguments: Any) -> A
     return parse(shape, document[part] if part else document)
 
 
-def send_page(connection: Connection, operation: Operation, /, **arguments: Any) -> Page[Any]:
-    """Ask for one page of a list."""
+def send_page(connection: ServiceConnection, operation: Operation, /, **arguments: Any) -> Page[Any]:
+    """Request one page of a list."""
     path, placed = _placed(operation, arguments)
     try:
         document = connection.get(*path, **placed["query"])
@@ -53,8 +55,8 @@ def send_page(connection: Connection, operation: Operation, /, **arguments: Any)
     return Page([parse(operation.shape, each) for each in document["items"]], document["next"])
 
 
-def send_file(connection: Connection, operation: Operation, file: Path, /, **arguments: Any) -> Any:
-    """Ask for an operation whose body is a file."""
+def send_file(connection: ServiceConnection, operation: Operation, file: Path, /, **arguments: Any) -> Any:
+    """Send an operation whose body is a file."""
     path, placed = _placed(operation, arguments)
     return parse(operation.result, connection.upload(file, *path, **placed["query"]))
 
@@ -89,7 +91,7 @@ def _fitted(argument: Argument, value: Any) -> Any:
 
 
 def check_text(name: str, value: object) -> str:
-    """Text that can be sent."""
+    """Return the text. Raises BadValue if it cannot be sent."""
     if not isinstance(value, str):
         raise BadValue(name, value, f"is {type(value).__name__}, not text")
     try:
@@ -109,7 +111,9 @@ def _is_number(value: object) -> bool:
         return False
 
 
-def _send(connection: Connection, operation: Operation, path: list[str], placed: dict[str, dict[str, Any]]) -> Any:
+def _send(
+    connection: ServiceConnection, operation: Operation, path: list[str], placed: dict[str, dict[str, Any]]
+) -> Any:
     if operation.method == "GET":
         return connection.get(*path, **placed["query"])
     body = placed["body"] if operation.has_body else None
@@ -130,36 +134,74 @@ def _of_caller(arguments: Mapping[str, Any], error: BadValue) -> BadValue:
     return error
 
 
-def of_asker(asker: Asker) -> dict[str, Any]:
-    """The arguments of a declaration that tell who asks."""
-    return {"worker": asker.worker, "lease": asker.lease, "request_id": asker.request_id}
+def known_by(given: str | None) -> str:
+    """The id by which the service recognises a request that is sent again: the caller's own, or a new one."""
+    return new_request_id() if given is None else check_request_id(given)  # It stands in a header.
 
 
-def sends(operation: Operation) -> Callable[..., Any]:
-    """The method of a remote noun that asks for this operation, with the arguments of its declaration."""
-    names = tuple(inspect.signature(operation.declared).parameters)
+# ---------------------------------------------------------------- methods
 
-    def call(self: Any, *given: Any, **named: Any) -> Any:
-        if len(given) > len(names):
-            raise TypeError(f"{operation.name} takes {len(names)} arguments, not {len(given)}")
-        return send(self.connection, operation, **dict(zip(names, given, strict=False)), **named)
 
-    call.__name__, call.__doc__ = operation.name, operation.sentence
+def remote(
+    service: str, *declared: Declarations, here: Sequence[str] = (), **others: Operation
+) -> Callable[[type[Kind]], type[Kind]]:
+    """Let a class send every declared operation of this service of a gate, except those that it defines itself.
+
+    A method that checks its arguments and then calls a private step (`release` and `_release`) stays as it is: the step
+    is sent.
+
+    :param here: Methods that run in the caller's process, though there is an operation of that name.
+    :param others: Operations for methods whose operation has another name.
+    """
+
+    def complete(kind: type[Kind]) -> type[Kind]:
+        sent = dict(others)
+        for operation in (each for part in declared for each in part.operations):
+            of, _, name = operation.call.rpartition(".")
+            target = f"_{name}" if hasattr(kind, f"_{name}") else name
+            if of == service and name not in here and hasattr(kind, target):
+                sent.setdefault(target, operation)
+        for target in sent.keys() - vars(kind).keys():
+            setattr(kind, target, _sending(getattr(kind, target), sent[target]))
+        return kind
+
+    return complete
+
+
+def same_as(method: Method) -> Callable[[Callable[..., Any]], Method]:
+    """Give a method of a remote service the signature of the one that it replaces. It gets all arguments by name."""
+
+    def replace(function: Callable[..., Any]) -> Method:
+        @wraps(method)
+        def call(*given: Any, **named: Any) -> Any:
+            bound = _signature(method).bind(*given, **named)
+            bound.apply_defaults()
+            return function(**bound.arguments)
+
+        return cast("Method", call)
+
+    return replace
+
+
+#: Found when it is first needed: the import of a class with many methods stays fast.
+_signature = cache(inspect.signature)
+
+
+def _sending(method: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
+    @same_as(method)
+    def call(self: Any, **asked: Any) -> Any:
+        return send(self.connection, operation, **_declared(operation, asked))
+
     return call
 
 
-def asks(method: Method, operation: Operation) -> Method:
-    """A method of a service, asked of a remote one: with the same signature. What the path names comes first.
-
-    Arguments that are not declared must not be given.
-    """
-    signature = inspect.signature(method)
-    declared = dict(zip([*signature.parameters][1:], operation.names, strict=False))
-
-    @wraps(method)
-    def call(self: Any, *given: Any, **named: Any) -> Any:
-        bound = signature.bind(self, *given, **named).arguments
-        bound.pop("self")
-        return send(self.connection, operation, **{declared.get(name, name): each for name, each in bound.items()})
-
-    return call  # type: ignore[return-value] # It has the method's own signature.
+def _declared(operation: Operation, asked: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a method by their declared names. It may have names of its own for those in the path."""
+    others = [name for name in asked if name not in operation.arguments]
+    for more in [name for name in others if isinstance(asked[name], dict)]:
+        asked |= asked.pop(more)
+        others.remove(more)
+    if "request_id" in asked:
+        asked["request_id"] = known_by(asked["request_id"])
+    in_path = [name for name in operation.names if name not in asked]
+    return asked | {name: asked.pop(other) for name, other in zip(in_path, others, strict=True)}

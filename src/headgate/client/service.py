@@ -1,4 +1,4 @@
-"""A service, as a gate works on it."""
+"""A service, as the root that a gate works on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.client.connection import Connection
+from headgate.client.connection import ServiceConnection
 from headgate.client.history import RemoteHistory
 from headgate.client.inventory import RemoteInventory
 from headgate.client.sending import send
@@ -28,7 +28,7 @@ class RemoteService:
     #: Its own processes raise its tokens.
     epochs = None
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServiceConnection) -> None:
         about = send(connection, whole.about)
         self.name, self.tag = connection.name, str(about["tag"])
         self.connection = connection
@@ -45,8 +45,8 @@ class RemoteService:
     def locks(self, settings: Settings, guards: Sequence[str]) -> RemoteLocks:
         """Build the locks, with the storage guards that this process keeps."""
         from headgate.client.locks import RemoteLocks
-        from headgate.service.guard_keeper import GuardKeeper
-        from headgate.service.guards import load_guards
+        from headgate.service.guards.keeper import GuardKeeper
+        from headgate.service.guards.kinds import load_guards
 
         keeper, most = GuardKeeper(load_guards(list(guards))), settings.count("resource_limit")
         return RemoteLocks(self.connection, keeper, settings.seconds("lock_delay"), most)
@@ -54,7 +54,7 @@ class RemoteService:
     def ledger(self, settings: Settings) -> RemoteLedger | None:
         """Build the ledger; secrets are sealed and opened here. None where the service keeps none."""
         from headgate.client.ledger import RemoteCustody, RemoteLedger
-        from headgate.service.secrets import Secrets
+        from headgate.service.secrets.use_cases import Secrets
 
         if not self.keeps_ledger:
             return None
@@ -70,14 +70,14 @@ class RemoteService:
 
     @cached_property
     def ingest(self) -> ServiceIngest:
-        """What the service does for ingest."""
+        """Ingest at the service."""
         from headgate.client.ingest import ServiceIngest
 
         return ServiceIngest(self.connection)
 
     @cached_property
     def alarms(self) -> RemoteAlarms:
-        """What the service finds stuck."""
+        """Alarms of the service."""
         from headgate.client.ingest import RemoteAlarms
 
         return RemoteAlarms(self.connection)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from headgate.core.daemons import step_of
-from headgate.core.durations import in_words
-from headgate.core.plurals import plural, plural_of
-from headgate.core.queue import Batch, Item
+from headgate.core.queue.model import Batch, Item
+from headgate.core.values.durations import in_words
+from headgate.core.values.plurals import plural, plural_of
 
-#: Of a shorter wait nobody is told how long it is.
+#: The length of a shorter wait is not shown.
 WORTH_SAYING = timedelta(minutes=1)
 #: Items that wait less are never called stuck, as long as somebody can take them.
 SHORTEST_WAIT = timedelta(minutes=15)
@@ -38,7 +38,7 @@ ROUNDS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Something that will not go on by itself."""
+    """Something that is stuck until an operator acts."""
 
     #: Which rule found it: `no-consumer`, `unknown-profile`, `no-daemon`, `overdue-history`, `long-wait`, `unclaimed`.
     kind: str
@@ -56,7 +56,7 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Backlog:
     """Items in one state that nobody has."""
 
     noun: str
@@ -91,11 +91,11 @@ class Unclaimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class AlarmFacts:
     """What the rules look at, at one moment."""
 
     at: datetime
-    waiting: Sequence[Waiting] = ()
+    waiting: Sequence[Backlog] = ()
     #: Steps that a living daemon works on.
     living: Collection[str] = ()
     #: False: others work on this queue without saying so, and a missing consumer cannot be noticed.
@@ -115,18 +115,18 @@ class Facts:
     usual: Callable[[str, str], timedelta | None] = lambda _noun, _state: None
 
 
-def find_alarms(facts: Facts) -> list[Alarm]:
+def find_alarms(facts: AlarmFacts) -> list[Alarm]:
     """Everything that is stuck, by the table of rules."""
     return [alarm for rule in RULES for alarm in rule(facts)]
 
 
-def _unknown_profile(facts: Facts) -> Iterator[Alarm]:
+def _unknown_profile(facts: AlarmFacts) -> Iterator[Alarm]:
     for batch, why in facts.unusable:
         yield Alarm("unknown-profile", batch.id, f"{batch.id} waits for a profile that cannot be used: {why}",
                     ("ingest", "profiles"))  # fmt: skip
 
 
-def _no_consumer(facts: Facts) -> Iterator[Alarm]:
+def _no_consumer(facts: AlarmFacts) -> Iterator[Alarm]:
     missing = [each for each in facts.waiting if not _has_consumer(facts, each)]
     some = any(step not in ROUNDS and step.startswith(CONSUMERS) for step in facts.living)
     fix: tuple[str, ...] = ("daemon",) if facts.living else ("up",)
@@ -144,7 +144,7 @@ def _no_consumer(facts: Facts) -> Iterator[Alarm]:
         yield Alarm("no-consumer", each.step, what + why, ("daemon", each.step) if some and not why else fix)
 
 
-def _long_wait(facts: Facts) -> Iterator[Alarm]:
+def _long_wait(facts: AlarmFacts) -> Iterator[Alarm]:
     for each in facts.waiting:
         waited = _waited(facts, each)
         if facts.paused or waited < SHORTEST_WAIT or not _has_consumer(facts, each):
@@ -160,7 +160,7 @@ def _long_wait(facts: Facts) -> Iterator[Alarm]:
         yield Alarm("long-wait", name, what, ("ingest", show, name))
 
 
-def _no_daemon(facts: Facts) -> Iterator[Alarm]:
+def _no_daemon(facts: AlarmFacts) -> Iterator[Alarm]:
     for name, (one, many) in ROUNDS.items():
         count = facts.rounds.get(name, 0)
         if count and name not in facts.living:
@@ -168,7 +168,7 @@ def _no_daemon(facts: Facts) -> Iterator[Alarm]:
             yield Alarm("no-daemon", name, f"{waits}, and no {name} runs", ("daemon", name))
 
 
-def _overdue_history(facts: Facts) -> Iterator[Alarm]:
+def _overdue_history(facts: AlarmFacts) -> Iterator[Alarm]:
     if facts.history_overdue < OVERDUE:
         return
     late = f"history should have been removed {_length(facts.history_overdue)} ago (`history_keep`)"
@@ -179,7 +179,7 @@ def _overdue_history(facts: Facts) -> Iterator[Alarm]:
         yield Alarm("overdue-history", "history", f"{late}, and no history daemon runs", ("daemon", "history"))
 
 
-def _unclaimed(facts: Facts) -> Iterator[Alarm]:
+def _unclaimed(facts: AlarmFacts) -> Iterator[Alarm]:
     for each in facts.unclaimed:
         idle = facts.at - max(each.since, each.last_run or each.since)
         if idle < max(UNCLAIMED, each.longest_pause * LONGER_PAUSE):
@@ -192,20 +192,20 @@ def _unclaimed(facts: Facts) -> Iterator[Alarm]:
 
 
 #: Every rule, in the order in which alarms are shown.
-RULES: Sequence[Callable[[Facts], Iterator[Alarm]]] = (
+RULES: Sequence[Callable[[AlarmFacts], Iterator[Alarm]]] = (
     _unknown_profile, _no_consumer, _no_daemon, _overdue_history, _long_wait, _unclaimed,
 )  # fmt: skip
 
 
-def _has_consumer(facts: Facts, waiting: Waiting) -> bool:
+def _has_consumer(facts: AlarmFacts, waiting: Backlog) -> bool:
     return not facts.knows_consumers or waiting.some_taken or waiting.step in facts.living
 
 
-def _waited(facts: Facts, waiting: Waiting) -> timedelta:
+def _waited(facts: AlarmFacts, waiting: Backlog) -> timedelta:
     return max(facts.at - waiting.first.since, timedelta())
 
 
-def _counted(waiting: Waiting, waited: timedelta) -> str:
+def _counted(waiting: Backlog, waited: timedelta) -> str:
     """What waits, and for how long once that is worth saying."""
     one, long = waiting.count == 1, waited >= WORTH_SAYING
     verb = ("has been waiting" if one else "have been waiting") if long else "waits" if one else "wait"
@@ -215,7 +215,7 @@ def _counted(waiting: Waiting, waited: timedelta) -> str:
     return f"{_number(waiting)} {verb}{since} ({waiting.first.id} first)"
 
 
-def _number(waiting: Waiting) -> str:
+def _number(waiting: Backlog) -> str:
     return plural(waiting.count, waiting.noun)
 
 

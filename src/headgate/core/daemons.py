@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from headgate.core.states import BATCH
+from headgate.core.tables.states import BATCH
 
 #: Seconds that a daemon counts as alive without renewing.
 LEASE_SECONDS = 60.0

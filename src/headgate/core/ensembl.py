@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from headgate.core.errors import BadValue
-from headgate.core.locks import COMPATIBLE, Mode, parse_mode
-from headgate.core.names import NAME_LENGTH, RESOURCE_LENGTH
+from headgate.core.locks.model import COMPATIBLE, Mode
+from headgate.core.locks.parsing import parse_mode
+from headgate.core.values.names import NAME_LENGTH, RESOURCE_LENGTH
 
 #: The original's tables, each with the columns by which it is recognised.
 COLUMNS: Mapping[str, frozenset[str]] = {
@@ -41,7 +42,7 @@ class OldLock:
     resource: str | None
     #: read or write.
     lock_type: str
-    #: When it was taken, in UTC; None: the value is no time.
+    #: When it was taken, in UTC; None: the value is not a time.
     created: datetime | None
 
 
@@ -57,7 +58,7 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ImportedLock:
     """A lock as it will be here."""
 
     #: The row that it comes from.
@@ -68,22 +69,22 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Plan:
+class Takeover:
     """What a takeover does: the same for a dry run."""
 
     clients: list[str] = field(default_factory=list)
     resources: list[str] = field(default_factory=list)
-    locks: list[Taken] = field(default_factory=list)
+    locks: list[ImportedLock] = field(default_factory=list)
     #: Every row that is left out or changed, for people.
     lines: list[str] = field(default_factory=list)
 
 
-def plan_takeover(original: Original, held: Mapping[str, Sequence[tuple[Mode, str]]]) -> Plan:
-    """What becomes of the original's rows, given what is held here already: (mode, client) by resource.
+def plan_takeover(original: Original, held: Mapping[str, Sequence[tuple[Mode, str]]]) -> Takeover:
+    """What the original's rows are imported as, given what is held here already: (mode, client) by resource.
 
     On each resource the oldest lock stays, with every later one that agrees with what stays.
     """
-    plan = Plan(lines=[f"skipped {each}" for each in original.unreadable])
+    plan = Takeover(lines=[f"skipped {each}" for each in original.unreadable])
     plan.clients = _renamed(plan, "client", original.clients)
     plan.resources = _renamed(plan, "resource", original.resources)
     present = {uri: list(here) for uri, here in held.items()}
@@ -130,7 +131,7 @@ def resource_name(uri: str) -> str:
     return _usable(uri, RESOURCE_LENGTH)
 
 
-def _renamed(plan: Plan, what: str, names: Iterable[str]) -> list[str]:
+def _renamed(plan: Takeover, what: str, names: Iterable[str]) -> list[str]:
     rule = client_name if what == "client" else resource_name
     usable: dict[str, str] = {}
     for name in names:
@@ -153,7 +154,7 @@ def _age(row: OldLock) -> tuple[bool, float, int]:
     return row.created is None, row.created.timestamp() if row.created else 0.0, row.id
 
 
-def _read(row: OldLock) -> Taken | str:
+def _read(row: OldLock) -> ImportedLock | str:
     """The lock, or why there is none to read."""
     if row.resource is None:
         return "its resource does not exist"
@@ -162,10 +163,10 @@ def _read(row: OldLock) -> Taken | str:
     except BadValue:
         return "its type is neither read nor write"
     client = UNKNOWN_CLIENT if row.client is None else client_name(row.client)
-    return Taken(row, client, resource_name(row.resource), mode)
+    return ImportedLock(row, client, resource_name(row.resource), mode)
 
 
-def _conflict(taken: Taken, here: Iterable[tuple[Mode, str]]) -> str:
+def _conflict(taken: ImportedLock, here: Iterable[tuple[Mode, str]]) -> str:
     """Why it cannot be held beside what is held; empty: it can."""
     for mode, client in here:
         if not COMPATIBLE[taken.mode, mode]:

@@ -44,13 +44,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.core.redaction import redact
+from headgate.core.access.owners import LOCAL
+from headgate.core.values.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headgate.core.claims import Verdict
-    from headgate.core.locks import Blocker, Request
+    from headgate.core.ledger.verdicts import Verdict
+    from headgate.core.locks.model import Blocker, Request
 
 
 class HeadgateError(Exception):
@@ -238,8 +239,6 @@ class NotOwner(Lost):
         self.owner = owner
         #: The principal of the caller.
         self.principal = principal
-        from headgate.core.owners import LOCAL  # It raises this error.
-
         where = "Use the store directly, as its holder does" if owner == LOCAL else f"Use an API token of {owner!r}"
         super().__init__(
             f"{what} belongs to the principal {owner!r}, not to {principal!r}. {where}, ask the owner to hand it "

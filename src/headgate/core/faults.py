@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from headgate.core.durations import in_words
+from headgate.core.values.durations import in_words
 
 #: A store's clock may differ from this machine's by this much: less is a matter of NTP, not of damage.
 CLOCK_TOLERANCE = timedelta(days=1)
@@ -17,7 +17,7 @@ OPEN_FILES = "open-files"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something in the store that should not be."""
+    """Damage in the store."""
 
     #: The kind of damage, a fixed word: `two-entries`, `lost-candidate`, …
     kind: str
@@ -25,7 +25,7 @@ class Fault:
     item: str
     #: What is wrong, for people.
     what: str
-    #: What a repair does; empty: nothing can be repaired automatically, an operator must look.
+    #: What a repair does; empty: nothing can be repaired automatically, an operator has to.
     repair: str = ""
 
 

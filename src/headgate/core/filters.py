@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # Callers have loaded what they ask for: the command starts faster without the others.
-    from headgate.core.ledger import Kind
-    from headgate.core.locks import Lock, Mode
+    from headgate.core.ledger.model import Kind
+    from headgate.core.locks.model import Lock, Mode
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""History: what happened, kept with the change that it tells of. One for all nouns."""
+"""History: the events of all nouns, each recorded with its change."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Self
 
-from headgate.core.queue import HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
-from headgate.core.states import BATCH, CHUNK, INGEST_JOB, LOCK
+from headgate.core.queue.model import HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
+from headgate.core.tables.states import BATCH, CHUNK, INGEST_JOB, LOCK
 
 #: Every noun that something may happen to, and the events of each.
 EVENTS: Mapping[str, tuple[str, ...]] = {
@@ -25,7 +25,7 @@ HOUR_SECONDS = 3600
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Place(NamedTuple):
+class HistoryPlace(NamedTuple):
     """Where an entry stands in the history of its store, newest first: its time, then its id."""
 
     #: Micro-seconds since 1970.
@@ -35,11 +35,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened."""
+    """One event of the history."""
 
-    #: Grows with time in one store; the place from which to read on.
+    #: Its id; grows with time in one store.
     id: int
-    #: When, by the store's clock.
+    #: When it happened, by the store's clock.
     at: datetime
     #: What it happened to: lock, chunk, job, batch, ingest job or hold.
     noun: str
@@ -47,30 +47,31 @@ class Entry:
     event: str
     #: The resource; a chunk's is `data:DATASET/DATAID`. Empty where it happened to a job.
     resource: str
-    #: Who did it, or to whom it happened.
+    #: Name of the client that did it, or that it happened to.
     client: str
     #: The lock's id; empty for chunks and jobs.
     lock_id: str
     #: The token at that moment.
     token: int
-    #: The state before and after.
+    #: The state before.
     before: str
+    #: The state after.
     after: str
-    #: Why, where a reason is asked or known.
+    #: Reason, if one is required or known.
     reason: str = ""
-    #: How many times within the minute (refusals).
+    #: How many times it happened within the minute (refusals).
     count: int = 1
     #: The job whose chunk it is; the batch or ingest job.
     job: str = ""
-    #: How many seconds it had been in the state before (batches and ingest jobs).
+    #: Seconds in the state before (batches and ingest jobs).
     spent: float | None = None
-    #: The principal that did it; empty: the store itself, or it was told before principals were recorded.
+    #: The principal that did it; empty: the store itself, or an event from before principals were recorded.
     principal: str = ""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HistoryPlace:
         """Where it stands."""
-        return Place((self.at - _EPOCH) // timedelta(microseconds=1), self.id)
+        return HistoryPlace((self.at - _EPOCH) // timedelta(microseconds=1), self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class HistoryFilter:
     since: datetime | None = None
     until: datetime | None = None
     #: Only entries that stand behind this place: the next page.
-    before: Place | None = None
+    before: HistoryPlace | None = None
     #: Only entries with a greater id: what is new.
     newer: int | None = None
     limit: int = 100
@@ -104,15 +105,15 @@ class HistoryFilter:
 class Happened:
     """How often an event happened in an hour."""
 
-    noun: str
-    event: str
+    noun: str  #: What it happened to.
+    event: str  #: An event of the noun's table.
     #: Hours since 1970.
     hour: int
-    count: int
+    count: int  #: How often it happened.
 
 
 class HistoryPage(tuple[Entry, ...]):  # noqa: SLOT001 - it has an attribute
-    """Entries, newest first, and where the next page begins."""
+    """Entries, newest first, and the cursor of the next page."""
 
     #: The cursor of the next page; None: this is the last one.
     next: str | None

@@ -1,4 +1,4 @@
-"""The inventory's nouns: stored objects, their versions and files; and what is to be told of them."""
+"""The inventory's nouns: stored objects, their versions and files, and the messages about them."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from enum import StrEnum
 from typing import Any
 
 
-class Kind(StrEnum):
-    """What a message is."""
+class MessageKind(StrEnum):
+    """The kinds of message."""
 
     #: A mail; its body is the whole message.
     MAIL = "mail"
-    #: What a job's notify step tells the profile's callback. Only that step sends it, since its outcome counts.
+    #: Reports a completed job to the profile's callback. Only the job's notify step sends it, since its outcome counts.
     CALLBACK = "callback"
-    #: The same of a job that failed: nothing waits for it.
+    #: Reports a failed job; nothing waits for it.
     FAILURE = "failure"
 
 
 class Sender(StrEnum):
-    """Who sends a message."""
+    """What sends a message."""
 
-    #: The daemon that sends what is in the outbox.
+    #: The daemon that sends the outbox.
     MESSENGER = "messenger"
-    #: The notify step of the job, whose outcome counts; until the message is handed to the messenger.
+    #: The notify step of the job, whose outcome counts; until the messenger takes over.
     JOB = "job"
 
 
 class Delivery(StrEnum):
-    """How far a message has come."""
+    """States of a message."""
 
     WAITING = "waiting"
     DELIVERED = "delivered"
-    #: Tried often enough, or refused for good.
+    #: It used up all attempts, or was refused permanently.
     GIVEN_UP = "given-up"
 
 
@@ -42,106 +42,106 @@ class Delivery(StrEnum):
 class InventoryFile:
     """A file of a stored version."""
 
-    name: str
-    size: int
+    name: str  #: Its path in the object.
+    size: int  #: Bytes.
     #: sha256, in hexadecimal.
     digest: str
-    #: The version in which these bytes came.
+    #: The version that added these bytes.
     since: int
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """All that is written down of one stored version, in one step."""
+    """Everything that is recorded about one stored version, in one step."""
 
-    ark: str
-    owner: str
+    ark: str  #: ARK of the object.
+    owner: str  #: Owner of the object.
     #: Its collection, which is the ledger's dataset too.
     collection: str
-    version: int
-    #: What the ledger calls this version.
+    version: int  #: Number of the version.
+    #: Its data id in the ledger.
     dataid: str
-    created: datetime
-    files: tuple[InventoryFile, ...] = field(repr=False)
-    who: str = ""
-    what: str = ""
-    when: str = ""
-    #: ARKs of the collections that it belongs to besides.
+    created: datetime  #: When it was stored.
+    files: tuple[InventoryFile, ...] = field(repr=False)  #: All files of the version.
+    who: str = ""  #: Creator, from the ERC.
+    what: str = ""  #: Title, from the ERC.
+    when: str = ""  #: Date, from the ERC.
+    #: ARKs of further collections that it belongs to.
     membership: tuple[str, ...] = ()
-    local: tuple[str, ...] = ()
-    #: How it came: the ingest.
+    local: tuple[str, ...] = ()  #: Local ids, given by the depositor.
+    #: The ingest job.
     job: str = ""
-    batch: str = ""
-    profile: str = ""
-    submitter: str = ""
-    payload: str = ""
-    type: str = ""
+    batch: str = ""  #: The batch.
+    profile: str = ""  #: Name of the ingest profile.
+    submitter: str = ""  #: Name of the depositor.
+    payload: str = ""  #: URL of the payload.
+    type: str = ""  #: Type of the payload.
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectVersion:
-    """A version as the inventory has it."""
+    """A version in the inventory."""
 
-    number: int
-    created: datetime
-    size: int
-    files: int
-    #: The ingest job that made it, its batch, and its profile.
+    number: int  #: Its number, from 1.
+    created: datetime  #: When it was stored.
+    size: int  #: Bytes of all files.
+    files: int  #: Number of files.
+    #: The ingest job that stored it.
     job: str
-    batch: str
-    profile: str
+    batch: str  #: The batch.
+    profile: str  #: Name of the ingest profile.
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as the inventory has it."""
+    """An object in the inventory."""
 
-    ark: str
-    owner: str
-    collections: tuple[str, ...]
-    local: tuple[str, ...]
-    who: str
-    what: str
-    when: str
+    ark: str  #: Its ARK.
+    owner: str  #: Its owner.
+    collections: tuple[str, ...]  #: Its collections.
+    local: tuple[str, ...]  #: Its local ids, given by the depositor.
+    who: str  #: Creator, from the ERC.
+    what: str  #: Title, from the ERC.
+    when: str  #: Date, from the ERC.
     #: Its newest version.
     version: int
-    created: datetime
-    modified: datetime
+    created: datetime  #: When its first version was stored.
+    modified: datetime  #: When its newest version was stored.
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """One recipient of a mail, as far as a mail server has answered for it."""
+    """One recipient of a mail, with the last answer of the mail server."""
 
-    address: str
+    address: str  #: Mail address.
     #: Given up: refused for good. Waiting: refused for now.
     state: Delivery
-    #: What the server answered when it refused.
+    #: The server's answer when it refused.
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something that somebody is to be told: at least once, always under the same id."""
+    """A mail or callback, sent at least once and always under the same id."""
 
-    id: str
-    kind: Kind
-    #: The batch or ingest job that it tells of.
+    id: str  #: Its id.
+    kind: MessageKind  #: What it is.
+    #: The batch or ingest job that it is about.
     item: str
     #: What is sent, to the byte.
     body: str = field(repr=False)
-    #: Where to, for a callback; a mail names its recipients itself.
+    #: URL of a callback; a mail names its recipients itself.
     to: str = ""
-    #: What gave rise to it, so that a repeat of that is known from another one.
+    #: What caused it; distinguishes a repeat from a new message.
     occasion: str = ""
-    state: Delivery = Delivery.WAITING
-    tries: int = 0
+    state: Delivery = Delivery.WAITING  #: How far it is.
+    tries: int = 0  #: How many times it was tried.
     #: Why the last try failed.
     problem: str = ""
     #: The batch of the item; the item itself if it is a batch.
     batch: str = field(default="", compare=False)
-    sender: Sender = Sender.MESSENGER
-    #: Of a mail that was tried: what became of each recipient.
+    sender: Sender = Sender.MESSENGER  #: What sends it.
+    #: State of each recipient, once a mail was tried.
     recipients: tuple[Recipient, ...] = ()
     #: Since when it is in its state; None: it is not in the outbox yet.
     since: datetime | None = field(default=None, compare=False)
@@ -150,7 +150,7 @@ class Message:
 
     @property
     def failed(self) -> bool:
-        """Whether it did not arrive and at least one try has failed; it may still be tried again."""
+        """Whether at least one try has failed and it was not delivered; it may still be retried."""
         return self.state is Delivery.GIVEN_UP or (self.state is Delivery.WAITING and self.tries > 0)
 
 
@@ -168,12 +168,12 @@ class MessageFilter:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What a batch started with."""
+    """The profile and payload that a batch started with."""
 
-    batch: str
-    #: Its profile as it was then.
+    batch: str  #: Id of the batch.
+    #: Its profile at that time.
     profile: Mapping[str, Any] = field(default_factory=dict)
-    #: Why its payload gave no jobs; empty: it did.
+    #: Why its payload yielded no jobs; empty: it did.
     problem: str = ""
     #: Since when it is kept, by the store's clock; None: from before that was recorded.
     at: datetime | None = field(default=None, compare=False)

@@ -1,12 +1,12 @@
-"""The batch watcher: a batch whose last job has ended goes on to be reported."""
+"""The batch watcher: sends batches whose last job has ended to reporting."""
 
 from __future__ import annotations
 
 from headgate.daemons.reaper import until_nothing
 from headgate.daemons.rounds import Rounds
-from headgate.service.queue import Queue
+from headgate.service.queue.use_cases import Queue
 
-#: A depositor waits for the report: look at least so often.
+#: A depositor waits for the report: look at least this often.
 INTERVAL_SECONDS = 1.0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from headgate.daemons.reaper import until_nothing
 from headgate.daemons.rounds import Rounds
 from headgate.service.checks import check_span
-from headgate.service.queue import Queue
+from headgate.service.queue.use_cases import Queue
 
 
 def cleaner(queue: Queue, retention: float, interval: float, sweep: Callable[[float], int]) -> list[Rounds]:

@@ -1,6 +1,6 @@
 """Consumers: they take items in some states, have a handler work on each, and fire what the table says.
 
-Every worker is a thread. A worker that is told to stop takes nothing more; what runs may end within a time of grace,
+Every worker is a thread. A worker that is asked to stop takes nothing more; what runs may end within a time of grace,
 and is handed back after that: an item is moved by its outcome, or stays where it is.
 """
 
@@ -13,24 +13,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.core.errors import HeadgateError, Unavailable
-from headgate.core.queue import Item
+from headgate.core.queue.model import PROVISIONING, Item
 from headgate.daemons.lanes import Lane
 from headgate.daemons.reporting import Reporter
-from headgate.service.clock import steady
-from headgate.service.outcomes import CanAbandon, Handler
-from headgate.service.queue import Queue
-from headgate.service.queue_checks import DEFAULT_LEASE
-from headgate.service.renewal import ItemHold
+from headgate.service.leases.clock import steady
+from headgate.service.leases.renewal import ItemHold
+from headgate.service.queue.checks import DEFAULT_LEASE
+from headgate.service.queue.outcomes import CanAbandon, Handler
+from headgate.service.queue.use_cases import Queue
 from headgate.telemetry import event
 
-#: An idle worker looks at least so often, though nobody woke it.
+#: An idle worker looks at least this often, though nobody woke it.
 POLL_SECONDS = 5.0
 #: The pause while the store does not answer, at first and at most; it doubles each time.
 FIRST_BACK_OFF_SECONDS, LONGEST_BACK_OFF_SECONDS = 0.5, 30.0
-#: What handlers get to end in after the time of grace, when they were told that the item is given up.
+#: What handlers get to end in after the time of grace, when they were notified that the item is given up.
 LAST_SECONDS = 3.0
 #: Jobs that do not pass stay in this state, and all are looked at in every round.
-ROUNDS_STATE = "provisioning"
+ROUNDS_STATE = PROVISIONING
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +53,18 @@ class Pace:
     lease: float = DEFAULT_LEASE
     #: Between two rounds, while there are items that cannot be done yet.
     round_pause: float = 10.0
-    #: From being told to stop to handing back what still runs.
+    #: From being asked to stop to handing back what still runs.
     grace: float = 30.0
 
 
-class Consumer:
+class Consumers:
     """Some posts, each with its workers."""
 
     def __init__(
         self, queue: Queue, posts: Sequence[Post], pace: Pace | None = None, stop: threading.Event | None = None
     ) -> None:
         self._pace = pace or Pace()
-        #: Set: nobody takes anything more. Whoever sets it calls `stop` too, to wait for what runs.
+        #: Set: nobody takes anything more. Call `stop` after setting it, to wait for what runs.
         self._stop = stop or threading.Event()
         self._workers: list[Worker] = []
         for post in posts:
@@ -119,7 +119,7 @@ class Worker:
         return not self.idle.is_set()
 
     def run(self) -> None:
-        """Until told to stop. Nothing ends it but that."""
+        """Until asked to stop. Nothing ends it but that."""
         event("consumer.started", noun=self.post.noun, state=self.post.state)
         while not self._stop.is_set():
             try:
@@ -134,7 +134,7 @@ class Worker:
                 self._back_off("consumer.error", f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def give_up(self) -> None:
-        """The time of grace is over: the handler is told that its item is no longer its own."""
+        """The time of grace is over: the handler is notified that its item is lost."""
         hold = self._hold
         if hold is not None:
             hold.give_up("the consumer is stopping, and its grace period is over")
@@ -169,7 +169,7 @@ class Worker:
             self.idle.set()
 
     def _begin(self) -> bool:
-        """From here on the worker counts as busy; unless it is told to stop already."""
+        """From here on the worker counts as busy; unless it is asked to stop already."""
         self.idle.clear()
         if self._stop.is_set():
             self.idle.set()
@@ -201,7 +201,7 @@ class Worker:
                 self._hold = None
 
     def _rest(self) -> None:
-        """Until there may be work. What was put off wakes nobody: it lies there, free, all the time."""
+        """Until there may be work. What was deferred wakes nobody: it lies there, free, all the time."""
         pause = self._lane.resting()
         if pause:
             self._stop.wait(min(pause, POLL_SECONDS))

@@ -11,8 +11,8 @@ from datetime import timedelta
 
 from headgate.daemons.reaper import until_nothing
 from headgate.daemons.rounds import Rounds
-from headgate.service.clock import steady, wall
-from headgate.stores.history import HistoryBook
+from headgate.service.leases.clock import steady, wall
+from headgate.stores.ports.history import HistoryBook
 
 #: Entries that are removed together.
 PORTION = 1000

@@ -1,6 +1,6 @@
 """The mover of history: what happened long ago leaves ZooKeeper, where everything is kept in memory, for `url`.
 
-An entry is kept in the one before it goes from the other, and is kept once however often it is given: a mover may die
+An entry is written to the database before it is removed from ZooKeeper, and is written once: a mover may die
 at any moment, and several may run at once.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from headgate.daemons.reaper import until_nothing
 from headgate.daemons.rounds import Rounds
 from headgate.service.checks import check_span
-from headgate.stores.history import HistoryKeeper, HistorySource
+from headgate.stores.ports.history import HistoryKeeper, HistorySource
 
 #: Entries that are moved together.
 PORTION = 500
@@ -27,7 +27,7 @@ def history_mover(source: HistorySource, keeper: HistoryKeeper, age: float, inte
 
 
 def move(source: HistorySource, keeper: HistoryKeeper, age: float) -> int:
-    """One portion. Gives how many entries left."""
+    """One portion. Returns how many entries left."""
     leaves = source.oldest(age, PORTION)
     if not leaves:
         return 0

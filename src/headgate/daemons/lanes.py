@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from headgate.core.queue import IngestJob, Item
-from headgate.service.clock import steady
+from headgate.core.queue.model import IngestJob, Item
+from headgate.service.leases.clock import steady
 
 #: The pause before an item is looked at again, at first and at most; it doubles each time.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 300.0
@@ -19,9 +19,9 @@ class _Wait:
 
 
 class Lane:
-    """One state, for all workers of a consumer. Items that are not done are put off, and do not stop the others.
+    """One state, for all workers of a consumer. Items that are not done are deferred, and do not stop the others.
 
-    While something is put off, the workers go in rounds: each item is taken once, the round ends when there is none
+    While something is deferred, the workers go in rounds: each item is taken once, the round ends when there is none
     behind the last one, and the next begins after a pause. So every item is looked at, and nothing is in a hurry.
     """
 
@@ -36,7 +36,7 @@ class Lane:
         self._next_round = 0.0
 
     def place(self) -> Item | None:
-        """The item to look behind; None: from the first on."""
+        """The item after which to search; None: from the first one."""
         with self._guard:
             return self._last
 
@@ -46,7 +46,7 @@ class Lane:
             return max(self._next_round - steady(), 0.0)
 
     def too_early(self, item: Item) -> bool:
-        """Whether an item that was taken shall still wait: then the round goes on behind it."""
+        """Whether an item that was taken should still wait: then the round goes on behind it."""
         with self._guard:
             early = item.id in self._waits and self._waits[item.id].until > steady()
             if early:
@@ -54,7 +54,7 @@ class Lane:
             return early
 
     def put_off(self, item: Item) -> float:
-        """It is not done. Gives the seconds until it is looked at again."""
+        """It is not done. Returns the seconds until it is looked at again."""
         with self._guard:
             before = self._waits.get(item.id)
             pause = FIRST_PAUSE_SECONDS if before is None else min(before.pause * 2, LONGEST_PAUSE_SECONDS)

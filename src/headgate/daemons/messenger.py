@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headgate.daemons.rounds import Rounds
 
-#: Somebody waits for the report: look at least so often.
+#: Somebody waits for the report: look at least this often.
 INTERVAL_SECONDS = 1.0
 
 

@@ -1,4 +1,4 @@
-"""The daemons by name. Consumers are named for the states that they work on, as the tables have them."""
+"""The daemons by name. Consumers are named for the states that they work on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from headgate.core.daemons import step_of
 from headgate.core.errors import UnknownName
-from headgate.core.queue import work_states
-from headgate.core.states import BATCH, INGEST_JOB, MERRITT_INGEST_JOB
-from headgate.core.words import as_sentence, suggestion
+from headgate.core.queue.model import work_states
+from headgate.core.tables.states import BATCH, INGEST_JOB, MERRITT_INGEST_JOB
+from headgate.core.values.words import as_sentence, suggestion
 
 #: Name to noun and state. `job-storing` has work in the spelling mrt-zk alone.
 CONSUMERS: Mapping[str, tuple[str, str]] = {

@@ -8,8 +8,8 @@ from contextlib import suppress
 from headgate.core.daemons import LEASE_SECONDS, Daemon
 from headgate.core.errors import HeadgateError
 from headgate.daemons.rounds import Rounds
-from headgate.service.identity import owner
-from headgate.service.presence import Presence
+from headgate.service.access.identity import owner
+from headgate.service.queue.presence import Presence
 
 #: A daemon that runs a single round, from cron for example, counts as alive for this many seconds.
 ONCE_SECONDS = 3600.0
@@ -29,7 +29,7 @@ def sign_on(presence: Presence, steps: Sequence[str]) -> Rounds:
 
 
 def sign_off(presence: Presence) -> None:
-    """Sign this process off. A store that is away hears of it when the lease has run out."""
+    """Sign this process off. A store that is away hears of it when the lease has expired."""
     with suppress(HeadgateError):
         presence.sign_off(owner())
 

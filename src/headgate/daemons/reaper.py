@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headgate.daemons.rounds import Rounds
-from headgate.service.ledger import Ledger
-from headgate.service.locks import Locks
-from headgate.service.queue import Queue
+from headgate.service.ledger.use_cases import Ledger
+from headgate.service.locks.use_cases import Locks
+from headgate.service.queue.use_cases import Queue
 from headgate.service.repeats import RepeatRecords
 
 #: Seconds between two looks for keys that are kept no longer, at least: they are kept for a day.
@@ -32,7 +32,7 @@ def key_reaper(keys: RepeatRecords, interval: float) -> Rounds:
 
 
 def until_nothing(act: Callable[[], int]) -> int:
-    """Again while there is something to do, since one call does a part of much. Gives how much it was."""
+    """Again while there is something to do, since one call does a part of much. Returns how much it was."""
     total = 0
     while count := act():
         total += count

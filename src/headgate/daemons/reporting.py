@@ -11,24 +11,34 @@ from contextlib import suppress
 from typing import Any
 
 from headgate.core.errors import Invalid, Lost, Refused, Unavailable
-from headgate.core.machine import Machine
-from headgate.core.queue import Batch, IngestJob, Item, can_fail, forward_event, later_priority
+from headgate.core.queue.model import (
+    ESTIMATING,
+    FAIL_EVENT,
+    HOLD_EVENT,
+    Batch,
+    IngestJob,
+    Item,
+    forward_event,
+    has_row,
+    later_priority,
+)
+from headgate.core.tables.machine import Machine
 from headgate.daemons.lanes import Lane
-from headgate.service.outcomes import CanFinish, Done, Failed, Handler, Held, NotNow, Outcome
-from headgate.service.queue import Queue
-from headgate.service.renewal import ItemHold
+from headgate.service.leases.renewal import ItemHold
+from headgate.service.queue.outcomes import CanFinish, Done, Failed, Handler, Held, NotNow, Outcome
+from headgate.service.queue.use_cases import Queue
 from headgate.telemetry import event
 
-#: Pause before a store that does not answer is told again.
+#: Pause before a report is repeated to a store that does not answer.
 RETRY_SECONDS = 0.5
 #: A size that cannot be found out stops nobody.
-NEVER_FAILS = "estimating"
+NEVER_FAILS = ESTIMATING
 #: A signal to all processes of a group reaches the daemon and its command within this time.
 HEARING_SECONDS = 1.0
 
 
 class Reporter:
-    """Has a handler work on items, and tells the queue what became of them."""
+    """Has a handler work on items, and reports the outcomes to the queue."""
 
     def __init__(self, queue: Queue, handler: Handler, lane: Lane, stop: threading.Event | None = None) -> None:
         """`stop`: set when the daemon was asked to stop."""
@@ -38,7 +48,7 @@ class Reporter:
         self._stop = stop or threading.Event()
 
     def work(self, item: Item, hold: ItemHold) -> None:
-        """Work on an item that was taken, and report. Whatever happens to it is told in the log."""
+        """Work on an item that was taken, and report. Whatever happens to it is logged."""
         try:
             outcome = self._handled(item, hold)
             hold.check()
@@ -78,8 +88,8 @@ class Reporter:
         return self._stop.wait(HEARING_SECONDS) if outcome.by_signal else self._stop.is_set()
 
     def _held(self, item: Item) -> Outcome | None:
-        """A pending item of a held collection waits, and nobody looks into it."""
-        if item.state != "pending":
+        """An item of a held collection waits, and nobody looks into it, where the table lets it be held."""
+        if not has_row(self._table(item), item.state, HOLD_EVENT):
             return None
         hold = self._queue.hold_of(item.profile)
         return None if hold is None else Held(f"collection {hold.profile} is on hold, set by {hold.who}: {hold.reason}")
@@ -92,7 +102,7 @@ class Reporter:
             event("consumer.handed_back", item=item.id, state=item.state)
 
     def _report_while_ours(self, item: Item, outcome: Outcome, hold: ItemHold) -> None:
-        """A store that does not answer is told again while the item is ours: firing twice moves once."""
+        """Repeat the report to a store that does not answer while the item is ours: firing twice moves once."""
         while True:
             try:
                 self._report(item, outcome)
@@ -128,7 +138,7 @@ class Reporter:
 
     def _possible(self, item: Item, outcome: Outcome) -> Outcome:
         """A failure in a state that the table lets nobody fail in: the job goes on, or is looked at again."""
-        if not isinstance(outcome, Failed) or can_fail(self._table(item), item.state):
+        if not isinstance(outcome, Failed) or has_row(self._table(item), item.state, FAIL_EVENT):
             return outcome
         if isinstance(item, IngestJob) and item.state == NEVER_FAILS:
             why = f"its size is unknown: {outcome.message}"
@@ -137,9 +147,9 @@ class Reporter:
 
     def _event_of(self, item: Item, outcome: Done | Failed | Held) -> tuple[str, Mapping[str, Any]]:
         if isinstance(outcome, Failed):
-            return "fail", {}
+            return FAIL_EVENT, {}
         if isinstance(outcome, Held):
-            return "hold", {}
+            return HOLD_EVENT, {}
         changes = {
             "priority": outcome.priority, "space_needed": outcome.space_needed, "identifiers": outcome.identifiers,
             "configuration": outcome.configuration, "report": outcome.report,

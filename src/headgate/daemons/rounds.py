@@ -1,7 +1,7 @@
-"""Doing something again and again until told to stop: what every daemon is made of.
+"""Doing something again and again until asked to stop: what every daemon is made of.
 
 A round that the store does not allow (it is away, or says no) is logged, and tried again after a growing pause. An
-error of any other kind is a bug: it ends everything, so that whoever watches the process sees it.
+error of any other kind is a bug: it ends everything, so that a supervisor sees it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from headgate.chance import fraction
 from headgate.core.errors import HeadgateError
-from headgate.service.clock import steady
+from headgate.service.leases.clock import steady
 from headgate.telemetry import event
 
 #: No pause after failures grows beyond this, unless the interval itself does.
@@ -30,7 +30,7 @@ GOODBYE_SECONDS = 3.0
 class Rounds:
     """One act, again and again."""
 
-    #: By which the log tells of it.
+    #: By which the log reports it.
     name: str
     #: One round; gives how much there was to do.
     act: Callable[[], int]
@@ -38,13 +38,13 @@ class Rounds:
     interval: float
     #: A number from 0 to 1, another one each time.
     chance: Callable[[], float] = fraction
-    #: What became of what there was to do.
+    #: What happened to what there was to do.
     done_word: str = "ended"
     #: Why there is nothing to do, and never will be; empty: there may be.
     idle: str = ""
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set; the first round begins at once."""
+        """Run until `stop` is set; the first round starts at once."""
         if self.idle:
             event("daemon.idle", daemon=self.name, why=self.idle)
             return
@@ -56,14 +56,14 @@ class Rounds:
         event("daemon.stopped", daemon=self.name)
 
     def pause(self, failures: int) -> float:
-        """Seconds until the next round, after so many failures in a row."""
+        """Seconds until the next round, after this many failures in a row."""
         longest = max(self.interval, LONGEST_BACK_OFF_SECONDS)
         # The exponent has a limit of its own: a store may be away for years.
         wanted = min(self.interval * 2.0 ** min(failures, 30), longest)
         return wanted * (1 + JITTER * (2 * self.chance() - 1))
 
     def _round(self, failures: int) -> int:
-        """One round. Gives how many have failed in a row."""
+        """One round. Returns how many have failed in a row."""
         try:
             done = self.act()
         except HeadgateError as error:
@@ -82,7 +82,7 @@ def run_together(every: Sequence[Rounds], stop: threading.Event) -> None:
     def run(rounds: Rounds) -> None:
         try:
             rounds.run(stop)
-        except BaseException as error:  # noqa: BLE001 - raised again, by whoever started all
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that started all
             broken.append(error)
             stop.set()
 

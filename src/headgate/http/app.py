@@ -13,12 +13,12 @@ from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 
 from headgate.http import errors
-from headgate.http.auth import Reader, TheService
+from headgate.http.access.auth import Reader, TheService
+from headgate.http.api.direct import Routes
+from headgate.http.api.middleware import Around
+from headgate.http.api.proxies import Proxied, Trusted
 from headgate.http.dashboard import frame, pages
-from headgate.http.direct import Routes
 from headgate.http.metrics import CONTENT_TYPE
-from headgate.http.middleware import Around
-from headgate.http.proxies import Proxied, Trusted
 from headgate.http.routes import (
     claims,
     daemons,
@@ -33,10 +33,10 @@ from headgate.http.routes import (
     whole,
 )
 from headgate.http.service import Service
-from headgate.http.waiting import Ending, Gone
+from headgate.http.waiters.waiting import Ending, Gone
 
 around = Routes("service")
-#: Everything that the OpenAPI tells of.
+#: Everything that the OpenAPI reports.
 API = (
     *(
         part.handlers.routes()
@@ -44,7 +44,7 @@ API = (
     ),
     around,
 )  # fmt: skip
-#: Besides, and not told of.
+#: Besides, and not listed.
 hidden = Routes()
 
 
@@ -95,7 +95,7 @@ async def metrics(service: TheService, _who: Reader) -> Response:
 @hidden.get("/openapi.json")
 def openapi() -> Response:
     """What may be asked, and how."""
-    from headgate.http import description  # It is seldom asked for, and takes a while.
+    from headgate.http.api import description  # It is seldom asked for, and takes a while.
 
     return Response(description.openapi_text(API), media_type="application/json")
 
@@ -106,5 +106,5 @@ async def _gone(_request: Any, _error: Exception) -> Response:
 
 
 async def _ending(_request: Any, _error: Exception) -> Response:
-    """Whoever waited asks again, at the service that comes after this one."""
+    """Waiters ask again, at the service that comes after this one."""
     return errors.problem(503, "the service is shutting down", headers={"Retry-After": str(errors.AWAY_SECONDS)})

@@ -35,8 +35,8 @@ from headgate.core.errors import (
     Unavailable,
     UnknownName,
 )
-from headgate.core.redaction import redact, redact_all
-from headgate.core.wire import plain
+from headgate.core.values.redaction import redact, redact_all
+from headgate.core.values.wire import plain
 from headgate.telemetry import event
 
 #: What the type of a problem begins with; the rest is the error's name.
@@ -56,7 +56,7 @@ STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
 )
 #: Seconds after which it may be tried again: what is refused, and what does not answer.
 REFUSED_SECONDS, AWAY_SECONDS, LONGEST_SECONDS = 1, 2, 60
-#: Mistakes in a request that are told.
+#: Mistakes in a request that are reported, at most.
 MOST_TOLD = 20
 WORDS: Mapping[int, str] = {
     400: "bad-request", 401: "not-allowed", 403: "not-allowed", 404: "not-found", 405: "wrong-method",
@@ -69,7 +69,7 @@ _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schema
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": _PROBLEM}
     for status, text in {
-        400: "The body is not JSON.", 401: "No valid API token.",
+        400: "The body is not JSON, or the request is not HTTP.", 401: "No valid API token.",
         403: "The token lacks the scope, or another principal holds it.",
         404: "Not found.", 408: "The body did not arrive in time.",
         409: "Refused, or no longer yours.", 413: "The body is too large.", 422: "The request is not valid.",
@@ -78,7 +78,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Problem(JSONResponse):
+class ProblemResponse(JSONResponse):
     """A problem document."""
 
     media_type = "application/problem+json"
@@ -152,7 +152,7 @@ def _in_own_words(error: Exception, principal: str) -> Exception:
     return error
 
 
-def _of_address(method: str, path: str, methods: Sequence[str]) -> Problem:
+def _of_address(method: str, path: str, methods: Sequence[str]) -> ProblemResponse:
     """Nothing is there, or it takes other methods."""
     if not methods:
         return problem(404, f"there is nothing at {path}; see /openapi.json for all paths")
@@ -169,7 +169,7 @@ def methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:
 
 
 def problem_of(error: Exception, request_id: str = "") -> Response:
-    """The problem that an error is. One that nobody meant is told in the log, by the request's id."""
+    """The problem that an error is. An unexpected one is logged with the request's id."""
     if isinstance(error, HeadgateError):
         return _of_ours(error)
     if isinstance(error, RequestValidationError):
@@ -183,12 +183,12 @@ def problem_of(error: Exception, request_id: str = "") -> Response:
     return problem(500, "internal error; the log of the service has details under the request id")
 
 
-def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = None, **data: Any) -> Problem:
-    """A problem that is none of Headgate's own errors."""
+def problem(status: int, detail: str, *, headers: Mapping[str, str] | None = None, **data: Any) -> ProblemResponse:
+    """A problem that is not one of Headgate's own errors."""
     word = WORDS.get(status, "http-error")
     told = {"type": TYPE + word, "title": word.replace("-", " "), "status": status, "detail": redact(detail)}
     content = {**redact_all(data), **told}
-    return Problem(content, status, headers=headers)
+    return ProblemResponse(content, status, headers=headers)
 
 
 def status_of(error: HeadgateError) -> int:
@@ -203,7 +203,7 @@ def status_of_kind(kind: type[HeadgateError]) -> int:
     return next((status for each, status in STATUS if issubclass(kind, each)), 500)
 
 
-def _of_ours(error: HeadgateError) -> Problem:
+def _of_ours(error: HeadgateError) -> ProblemResponse:
     status = status_of(error)
     kind = type(error)
     data = {name: plain(value) for name, value in vars(error).items() if not name.startswith("_")}
@@ -212,7 +212,7 @@ def _of_ours(error: HeadgateError) -> Problem:
         data = redact_all(data)
     title = (inspect.getdoc(kind) or kind.__name__).partition("\n")[0]
     content = {**data, "type": TYPE + kebab_case(kind.__name__), "title": title, "status": status, "detail": str(error)}
-    return Problem(content, status, headers=_headers(error, status))
+    return ProblemResponse(content, status, headers=_headers(error, status))
 
 
 def _headers(error: HeadgateError, status: int) -> dict[str, str]:
@@ -227,7 +227,7 @@ def _headers(error: HeadgateError, status: int) -> dict[str, str]:
     return {"Retry-After": str(max(REFUSED_SECONDS, min(seconds, LONGEST_SECONDS)))}
 
 
-def _of_limit(error: OverLimit) -> Problem:
+def _of_limit(error: OverLimit) -> ProblemResponse:
     """Which limit, its value, and when to try again."""
     given = {"limit": error.limit or None, "value": error.value, "retry_after": error.seconds}
     headers = {} if error.seconds is None else {"Retry-After": str(error.seconds)}
@@ -235,7 +235,7 @@ def _of_limit(error: OverLimit) -> Problem:
     return problem(error.status, str(error), headers=headers, **known)
 
 
-def _of_validation(error: RequestValidationError) -> Problem:
+def _of_validation(error: RequestValidationError) -> ProblemResponse:
     """What is wrong, and where; what was sent is not repeated: it may be a secret."""
     every = error.errors()
     found = [{"where": ".".join(map(str, each["loc"])), "why": str(each["msg"])} for each in every[:MOST_TOLD]]

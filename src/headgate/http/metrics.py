@@ -1,4 +1,4 @@
-"""What Prometheus is told: requests, what happened in the store, and what it holds when it is asked."""
+"""The metrics for Prometheus: requests, what happened in the store, and what it holds when it is asked."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from headgate import telemetry
 from headgate.core.counts import MEANINGS
 from headgate.core.history import Entry
-from headgate.core.queue import work_states
+from headgate.core.queue.model import FAILED, HELD, work_states
 from headgate.gate import Gate
-from headgate.http.following import Follower
+from headgate.http.waiters.following import Follower
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
@@ -31,7 +31,7 @@ MOST_BEGUN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Series:
     """A metric that there is."""
 
     name: str
@@ -48,26 +48,26 @@ class Known:
 
 
 KNOWN = (
-    Known("headgate_http_requests", Counter, "Requests, by route and status.", ("method", "route", "status")),
-    Known("headgate_http_seconds", Histogram, "Duration of requests, without those that wait.", ("method", "route")),
-    Known("headgate_http_waiting", Gauge, "Requests that wait for a lock, a chunk or an item."),
-    Known("headgate_http_streams", Gauge, "Open event streams."),
-    Known("headgate_store_seconds", Histogram, "Duration of one transaction of this process in the store."),
-    Known("headgate_events", Counter, "Events in the store since this process started, by any client: grants, "
+    Series("headgate_http_requests", Counter, "Requests, by route and status.", ("method", "route", "status")),
+    Series("headgate_http_seconds", Histogram, "Duration of requests, without those that wait.", ("method", "route")),
+    Series("headgate_http_waiting", Gauge, "Requests that wait for a lock, a chunk or an item."),
+    Series("headgate_http_streams", Gauge, "Open event streams."),
+    Series("headgate_store_seconds", Histogram, "Duration of one transaction of this process in the store."),
+    Series("headgate_events", Counter, "Events in the store since this process started, by any client: grants, "
           "refusals, claims, successes, failures (`fail`), interruptions (`interrupt`), "
           "expired leases (`expire`, `reap`).", ("noun", "event")),
-    Known("headgate_state_seconds", Histogram, "How long locks, chunks, batches and ingest jobs had been in the state "
+    Series("headgate_state_seconds", Histogram, "How long locks, chunks, batches and ingest jobs had been in the state "
           "that they left.", ("noun", "state"), LONG),
-    Known("headgate_locks_held", Gauge, "Locks that are held.", ("mode",)),
-    Known("headgate_locks_waited", Gauge, "Waiters in the queues for locks."),
-    Known("headgate_locks_oldest_waiter_seconds", Gauge, "How long the first waiter has waited; 0: there is none."),
-    Known("headgate_claims", Gauge, MEANINGS["chunks_running"].meaning),
-    Known("headgate_chunks_failed", Gauge, MEANINGS["chunks_failed"].meaning),
-    Known("headgate_counts", Gauge, "Every count of `/v1/counts`, by its name.", ("count",)),
-    Known("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
-    Known("headgate_queue_oldest_seconds", Gauge,
+    Series("headgate_locks_held", Gauge, "Locks that are held.", ("mode",)),
+    Series("headgate_locks_waited", Gauge, "Waiters in the queues for locks."),
+    Series("headgate_locks_oldest_waiter_seconds", Gauge, "How long the first waiter has waited; 0: there is none."),
+    Series("headgate_claims", Gauge, MEANINGS["chunks_running"].meaning),
+    Series("headgate_chunks_failed", Gauge, MEANINGS["chunks_failed"].meaning),
+    Series("headgate_counts", Gauge, "Every count of `/v1/counts`, by its name.", ("count",)),
+    Series("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
+    Series("headgate_queue_oldest_seconds", Gauge,
           "How long the oldest ingest job has been in a state that needs an operator.", ("state",)),
-    Known("headgate_history_overdue_seconds", Gauge,
+    Series("headgate_history_overdue_seconds", Gauge,
           "How long ago the oldest entry of the history should have been removed (`history_keep`); 0: none should."),
 )  # fmt: skip
 
@@ -92,8 +92,8 @@ class Metrics:
         telemetry.on_store_call(made["headgate_store_seconds"].observe)
 
     def tell_request(self, method: str, route: str, status: int, seconds: float | None) -> None:
-        """A request was answered, after so long; None: it waited."""
-        known = method if method in METHODS else "other"  # Anybody may send any word: each would be kept for ever.
+        """A request was answered, after this long; None: it waited."""
+        known = method if method in METHODS else "other"  # Anybody may send any word: each would be kept forever.
         self._requests(known, route, status).inc()
         if seconds is not None:
             self._seconds(known, route).observe(seconds)
@@ -125,7 +125,7 @@ class Metrics:
             yield _gauge("headgate_claims", [((), now.chunks_running)])
             yield _gauge("headgate_chunks_failed", [((), now.chunks_failed)])
 
-    def _make(self, known: Known) -> Any:
+    def _make(self, known: Series) -> Any:
         more: dict[str, Any] = {"buckets": known.buckets} if known.kind is Histogram else {}
         return known.kind(known.name, known.meaning, known.labels, registry=self._registry, **more)
 
@@ -143,7 +143,7 @@ class Metrics:
             self._states.labels(entry.noun, entry.before).observe(spent)
 
 
-def _is_of_store(known: Known) -> bool:
+def _is_of_store(known: Series) -> bool:
     """Asked of the store when Prometheus asks."""
     return known.kind is Gauge and not known.name.startswith("headgate_http_")
 
@@ -172,7 +172,7 @@ def _of_queue(gate: Gate) -> Iterator[Metric]:
     items = [((noun, state), count) for noun, states in counts.items() for state, count in states.items()]
     yield _gauge("headgate_queue_items", items)
     table = gate.queue.tables()[1]
-    there = [state for state in ("failed", "held", *work_states(table)) if counts.get(table.name, {}).get(state)]
+    there = [state for state in (FAILED, HELD, *work_states(table)) if counts.get(table.name, {}).get(state)]
     # The smallest id is the oldest, since ids grow.
     oldest = [(state, next(iter(gate.queue.jobs(state, limit=1)), None)) for state in there]
     yield _gauge("headgate_queue_oldest_seconds", [((state,), _age(job.since)) for state, job in oldest if job])

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive
 
 from headgate.calls.idempotency import Kept, Keyed, Repeated, answering, own_ids, record_id
 from headgate.core.errors import AlreadyDone, HeadgateError, KeyInUse, KeyReused, Unavailable
-from headgate.core.names import check_request_id
+from headgate.core.values.names import check_request_id
 from headgate.http.errors import TooLarge
 from headgate.service.repeats import RepeatRecords
 

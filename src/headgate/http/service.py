@@ -12,16 +12,16 @@ from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.gate import Gate
-from headgate.http.bodies import Bodies
-from headgate.http.crew import Crew
-from headgate.http.feed import Feed
-from headgate.http.limits import Limits, Pace
+from headgate.http.limits.bodies import Bodies
+from headgate.http.limits.bounds import Limits, RequestPace
+from headgate.http.limits.sign_ins import SignIns
+from headgate.http.limits.uploads import Uploads
 from headgate.http.metrics import Metrics
 from headgate.http.repeats import Repeats
-from headgate.http.sign_ins import SignIns
-from headgate.http.token_watch import TokenWatch
-from headgate.http.uploads import Uploads
-from headgate.http.waiting import Turns
+from headgate.http.waiters.crew import Crew
+from headgate.http.waiters.feed import Feed
+from headgate.http.waiters.token_watch import TokenWatch
+from headgate.http.waiters.waiting import Turns
 from headgate.telemetry import event
 
 #: Calls to the store that run side by side.
@@ -51,8 +51,8 @@ class Service:
         #: What is taken on at most, and how fast.
         self.limits = limits or Limits.of(gate.settings)
         self.bodies = Bodies(self.limits)
-        self.pace = Pace(gate.settings)
-        self.submissions = Pace(gate.settings, "submit_limit", "batches")
+        self.pace = RequestPace(gate.settings)
+        self.submissions = RequestPace(gate.settings, "submit_limit", "batches")
         #: Where quick calls to the store are made.
         self.crew = Crew(gate.upkeep.side_by_side)
         self.turns = Turns(self.limits.waiting, self.crew)
@@ -69,11 +69,11 @@ class Service:
         #: Streams of events that are open, and those of each token.
         self.streams = 0
         self.streams_by: Counter[str] = Counter()
-        #: Files that are being handed in.
+        #: Files that are being submitted.
         self.uploads = Uploads(self.limits)
         #: Whether the store answers is asked beside all other calls.
         self._pings = CapacityLimiter(MOST_PINGS)
-        #: Whoever reads a whole object has a thread besides those of the others.
+        #: Requests that read whole objects have a thread of their own.
         self.readers = CapacityLimiter(MOST_READERS)
 
     async def ping(self) -> None:
@@ -93,7 +93,7 @@ class Service:
             self._loop.call_soon_threadsafe(self.ending.set)
 
     def measured(self) -> bytes:
-        """What Prometheus is told."""
+        """The metrics for Prometheus."""
         self.metrics.waiting.set(self.turns.waiting)
         self.metrics.streams.set(self.streams)
         self.metrics.follow()
@@ -109,7 +109,7 @@ class Service:
         try:
             await run_in_threadpool(self.gate.upkeep.bridge_outage)
             await run_in_threadpool(self.gate.locks.tending.start)
-        except HeadgateError as error:  # The server tells only that it could not start.
+        except HeadgateError as error:  # The server only reports that it could not start.
             self.failed = error
             raise
         works = (
@@ -148,7 +148,7 @@ class Service:
             await asyncio.sleep(FOLLOWED_SECONDS)
 
     async def _tend_guards(self) -> None:
-        """Storage guards live as long as their locks, whoever releases these."""
+        """Storage guards live as long as their locks, no matter who releases these."""
         while True:
             await asyncio.sleep(GUARD_SECONDS)
             try:

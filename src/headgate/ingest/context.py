@@ -16,23 +16,23 @@ from urllib.parse import unquote, urlsplit
 from headgate import private
 from headgate.core.errors import BadProfiles, BadValue, ServiceUnavailable
 from headgate.core.inventory import Intake
-from headgate.core.queue import Batch, IngestJob
-from headgate.core.redaction import remember
-from headgate.ingest.fetch import Fetcher
-from headgate.ingest.guard import DEFAULT_PORTS, Rules
-from headgate.ingest.mail import MailServer
-from headgate.ingest.profile import Profile, from_snapshot, read_secret
-from headgate.ingest.profile_values import mail_address
-from headgate.ingest.provision import Reservations
-from headgate.ingest.snapshots import read_profile, start_batch
+from headgate.core.queue.model import DOWNLOADING, Batch, IngestJob
+from headgate.core.values.redaction import remember
+from headgate.ingest.mail_server import MailServer, mail_server
+from headgate.ingest.profiles.profile import Profile, from_snapshot, read_secret
+from headgate.ingest.profiles.snapshots import read_profile, start_batch
+from headgate.ingest.profiles.values import mail_address
+from headgate.ingest.reservations import Reservations
+from headgate.ingest.sources.fetch import Fetcher
+from headgate.ingest.sources.guard import DEFAULT_PORTS, Rules
 from headgate.ingest.stopping import Stop
-from headgate.ingest.storage import Storage
-from headgate.service.clock import steady
+from headgate.ingest.storage.port import Storage
 from headgate.service.inventory import Inventory
-from headgate.service.locks import Locks
-from headgate.service.queue import Queue
-from headgate.service.renewal import ItemHold
-from headgate.service.work_folder import UPLOADS, state_of, upload_owner
+from headgate.service.leases.clock import steady
+from headgate.service.leases.renewal import ItemHold
+from headgate.service.locks.use_cases import Locks
+from headgate.service.queue.use_cases import Queue
+from headgate.service.queue.work_folder import UPLOADS, state_of, upload_owner
 from headgate.settings import Settings
 
 T = TypeVar("T")
@@ -46,14 +46,14 @@ _KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class IngestOptions:
     """The settings of ingest."""
 
     profiles_folder: Path
     storage_root: Path
     #: Absolute: it becomes part of URLs.
     work_folder: Path
-    #: Bytes that shall stay free there.
+    #: Bytes that should stay free there.
     space_threshold: int = 0
     minter_key: bytes = field(default=b"", repr=False)
     mail_server: MailServer | None = None
@@ -69,7 +69,7 @@ class Options:
 
     @property
     def uploads(self) -> Path:
-        """Where files are that were handed in as such."""
+        """Where files are that were submitted as such."""
         return self.work_folder / UPLOADS
 
 
@@ -87,7 +87,12 @@ class Context:
     """One for a process; its parts are made when they are first asked for, and shared by all threads."""
 
     def __init__(
-        self, queue: Queue, locks: Locks, inventory: Inventory, options: Options, elsewhere: Elsewhere | None = None
+        self,
+        queue: Queue,
+        locks: Locks,
+        inventory: Inventory,
+        options: IngestOptions,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         #: The service that keeps the store; None: this process does.
         self.elsewhere = elsewhere
@@ -97,9 +102,9 @@ class Context:
         self.options = options
         #: Who was promised room in the working folder.
         self.reservations = Reservations(
-            lambda: queue.jobs("downloading"), lambda job: state_of(queue, job), options.space_threshold
+            lambda: queue.jobs(DOWNLOADING), lambda job: state_of(queue, job), options.space_threshold
         )
-        #: By which a batch is told from another store's of the same id; it never changes.
+        #: Distinguishes a batch from another store's with the same id; it never changes.
         self.origin_of: Callable[[str], str] = lru_cache(_KEPT)(lambda batch: queue.batch(batch).submission.origin)
         self._payload_of: Callable[[str], str] = lru_cache(_KEPT)(
             lambda batch: queue.batch(batch).submission.payload_url
@@ -162,7 +167,7 @@ class Context:
     # ---------------------------------------------------------------- clients
 
     def fetcher(self, profile: Profile, *, uploaded: bool = False) -> Fetcher:
-        """For payloads, by the profile's rules. `uploaded`: what was handed in as a file may be read too."""
+        """For payloads, by the profile's rules. `uploaded`: what was submitted as a file may be read too."""
         rules = rules_of(profile, self.options.uploads if uploaded else None)
         return self._once(("fetcher", rules), lambda: Fetcher(rules))
 
@@ -192,12 +197,12 @@ class Context:
         return found
 
     def has_upload(self, job: IngestJob) -> bool:
-        """Whether a job's payload is the file that was handed in with its batch. No other upload is a job's to read."""
+        """Whether a job's payload is the file that was submitted with its batch. No other upload is a job's to read."""
         url = str(job.configuration["payload_url"])
         return self.is_uploaded(url) and url == self._payload_of(job.batch)
 
     def is_uploaded(self, url: str) -> bool:
-        """Whether a URL is of a file that was handed in as such."""
+        """Whether a URL is of a file that was submitted as such."""
         return upload_owner(self.options.work_folder, url) is not None
 
     def close(self) -> None:
@@ -245,23 +250,23 @@ def rules_of(profile: Profile, uploads: Path | None) -> Rules:
     )
 
 
-def open_storage(kind: str, url: str, options: Options) -> Storage:
+def open_storage(kind: str, url: str, options: IngestOptions) -> Storage:
     """The storage that a profile names; of kind `http` it cannot be read back."""
     if kind == "ocfl":
-        from headgate.ingest.ocfl import OcflStorage
+        from headgate.ingest.storage.ocfl import OcflStorage
 
         root = Path(unquote(urlsplit(url).path)) if url else options.storage_root
         return OcflStorage(root, group=options.store_group)
     if kind == "s3":
-        from headgate.ingest.s3 import open_bucket
+        from headgate.ingest.storage.s3 import open_bucket
 
         return open_bucket(url)
     raise BadValue("storage", url, "is a storage service; its contents cannot be read back here")
 
 
-def options_from(settings: Settings, work_folder: Path) -> Options:
+def options_from(settings: Settings, work_folder: Path) -> IngestOptions:
     """Return the options that settings name."""
-    return Options(
+    return IngestOptions(
         profiles_folder=Path(settings["profiles_folder"]),
         storage_root=Path(settings["storage_root"]).absolute(),
         work_folder=work_folder,
@@ -272,19 +277,3 @@ def options_from(settings: Settings, work_folder: Path) -> Options:
         mail_reply_to=settings["mail_reply_to"],
         store_group=private.find_group(settings["store_group"]),
     )
-
-
-def mail_server(url: str, password: str) -> MailServer | None:
-    """The mail server that a setting names; None: none."""
-    if not url:
-        return None
-    securities = {"smtp": ("starttls", 587), "smtps": ("tls", 465), "smtp+plain": ("none", 25)}
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise BadValue("mail_server", url, f"cannot be read: {error}") from None
-    if parts.scheme not in securities or not parts.hostname:
-        raise BadValue("mail_server", url, "is not one of smtp://host, smtps://host and smtp+plain://host")
-    security, usual = securities[parts.scheme]
-    return MailServer(parts.hostname, port or usual, cast("Any", security), unquote(parts.username or ""), password)

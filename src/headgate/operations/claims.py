@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from headgate.core.errors import ClaimLost, ClaimRefused, NotOwner, UnknownName
-from headgate.core.ledger import Claim
+from headgate.core.ledger.model import Claim
 from headgate.operations.arguments import By, Lease, RequestId, Token, Wait, Worker
 from headgate.operations.declaring import About, Declarations, Idempotency, Named
-from headgate.operations.ledger import JOB
+from headgate.operations.ledger import JOB, SEALED
 
 declared = Declarations("claims", "ledger")
 CLAIMED = "Claimed, with a new token."
@@ -27,7 +27,7 @@ def find_next(
 
 @declared.post(
     "/jobs/{job}/chunks/{dataid}/claim", "chunk:claim", repeat=Idempotency.REQUEST, limit=JOB, answer=CLAIMED,
-    errors=(ClaimRefused, UnknownName),
+    errors=(ClaimRefused, UnknownName), fixed=SEALED,
 )  # fmt: skip
 def claim(job: str, dataid: str, worker: Worker = None, lease: Lease = 60, request_id: RequestId = None) -> Claim:
     """Claim a given chunk. 409 lists every reason if it cannot be claimed."""

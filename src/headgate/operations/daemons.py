@@ -7,7 +7,7 @@ from typing import Annotated
 from headgate.core.alarms import Alarm
 from headgate.core.daemons import Daemon
 from headgate.core.errors import BadValue, UnknownName
-from headgate.core.queue import Batch, IngestJob
+from headgate.core.queue.model import PENDING, Batch, IngestJob
 from headgate.operations.arguments import USUAL, After, Lease, Limit
 from headgate.operations.declaring import About, Declarations, Idempotency, Page
 
@@ -42,13 +42,13 @@ def sign_on(
     """Register a daemon, or renew its lease (at most a day). An id belongs to the principal that uses it."""
 
 
-@declared.delete("/daemons/{daemon}", "queue:work", repeat=Idempotency.SAFE)
+@declared.delete("/daemons/{daemon}", "queue:work", repeat=Idempotency.SAFE, call="queue.presence.sign_off")
 def sign_off(daemon: str) -> None:
     """Unregister a daemon."""
 
 
 @declared.get("/queue/first-free", "read", answer="The item.", nothing="No item is waiting.", errors=(BadValue,))
 def first_free(
-    noun: Annotated[str, About("batch or ingest job.")], state: Annotated[str, About("The state.", example="pending")]
+    noun: Annotated[str, About("batch or ingest job.")], state: Annotated[str, About("The state.", example=PENDING)]
 ) -> Batch | IngestJob | None:
     """Return the item in a state that would be taken next."""

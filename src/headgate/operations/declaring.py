@@ -109,13 +109,13 @@ Seen = Annotated[T, Onlooker()]
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Limited:
     """A scope that may be limited to some names, and the argument that has to be one of them."""
 
     scope: str
     argument: str
-    #: The noun that is reported as unknown to callers whose scope is limited to others; empty: they are told that their
-    #: token has no access.
+    #: The noun that is reported as unknown to callers whose scope is limited to others; empty: the refusal says that
+    #: their token has no access.
     hidden: str = ""
 
 
@@ -140,15 +140,17 @@ class Operation:
     #: HTTP's status of the answer.
     status: int = 200
     #: The scope that may be limited to names.
-    limit: Limit | None = None
+    limit: Limited | None = None
     #: Refusals and losses that a caller has to expect.
     errors: tuple[type[HeadgateError], ...] = ()
     #: It takes one short transaction.
     quick: bool = False
     #: The service of a gate that carries it out, and the method there: `locks.break_lock`.
     call: str = ""
-    #: The attribute by which items are ordered, and after whose value the next page begins; empty: the item itself.
-    cursor: str = "id"
+    #: Arguments that the service always adds.
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    #: The attributes by which items are ordered, and after whose values the next page begins; empty: the item itself.
+    cursor: str | Callable[[Any], str] = "id"
     #: The service returns the whole list, which is cut into pages when it is answered.
     whole: bool = False
     #: An operation whose arguments it takes besides its own, except those in its path.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from headgate.core.errors import BadProfiles, QueueRefused, UnknownName
-from headgate.core.frozen import Frozen
-from headgate.core.names import NAME_LENGTH
+from headgate.core.queue.frozen import Frozen
+from headgate.core.values.names import NAME_LENGTH
 from headgate.operations.arguments import USUAL, After, Caller, Limit, Wait
 from headgate.operations.declaring import About, Declarations, Idempotency, Page
 

@@ -41,7 +41,7 @@ def objects(
     """List stored objects."""
 
 
-@declared.get("/objects/versions", *READERS, answer="Oldest first.", errors=(UnknownName,))
+@declared.get("/objects/versions", *READERS, answer="Oldest first.", whole=True, cursor="number", errors=(UnknownName,))
 def versions(ark: Ark, after: After = None, limit: Limit = USUAL) -> Page[ObjectVersion]:
     """List the versions of an object."""
 

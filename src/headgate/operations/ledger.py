@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from headgate.core.census import Span, Tally
-from headgate.core.claims import Condition, Verdict
 from headgate.core.errors import BadValue, ClaimRefused, HoldersUnconfirmed, Refused, UnknownName
-from headgate.core.ledger import Change, Claim, Dataset, Defined, Job, Port, Row
+from headgate.core.ledger.census import Span, Tally
+from headgate.core.ledger.model import READY, Change, Claim, Dataset, Defined, Job, Port, Row, failure_cursor
+from headgate.core.ledger.verdicts import Condition, Verdict
 from headgate.operations.arguments import (
     MOST,
     USUAL,
@@ -26,11 +26,12 @@ from headgate.operations.arguments import (
     Steal,
     Worker,
 )
-from headgate.operations.declaring import About, Declarations, Idempotency, Page
-from headgate.operations.declaring import Limit as Limited
+from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Page
 
 declared = Declarations("ledger")
 KEY = Idempotency.KEY
+#: No key of the caller is here: secrets stay sealed, and are not shared with jobs.
+SEALED, UNSHARED = {"key": ""}, {"share": False}
 #: Scopes that are limited to jobs and datasets.
 JOB = Limited("chunk:claim", "job", hidden="job")
 DATASET = Limited("data:publish", "name")
@@ -57,7 +58,7 @@ Downstream = Annotated[bool, About("Also everything produced from them.")]
 
 @dataclass(frozen=True)
 class DatasetDefinition:
-    """A dataset as it shall be. Secrets are sealed by the caller; see /datasets/{name}/custody."""
+    """Definition of a dataset. Secrets are sealed by the caller; see /datasets/{name}/custody."""
 
     uri: Uri = ""
     order: OrderWord = "natural"
@@ -67,7 +68,7 @@ class DatasetDefinition:
 
 @dataclass(frozen=True)
 class JobDefinition:
-    """A job as it shall be."""
+    """Definition of a job."""
 
     inputs: Inputs = ()
     outputs: Outputs = ()
@@ -139,7 +140,9 @@ def job(job: str) -> JobFound:
     """Return one job, and its datasets with the names of their secrets."""
 
 
-@declared.put("/jobs/{job}", "define", answer="The new definition.", errors=(HoldersUnconfirmed, BadValue))
+@declared.put(
+    "/jobs/{job}", "define", answer="The new definition.", errors=(HoldersUnconfirmed, BadValue), fixed=UNSHARED
+)
 def define_job(
     job: str, inputs: Inputs = (), outputs: Outputs = (), environment: dict[str, str] | None = None,
     max_attempts: MaxAttempts = 3, max_crashes: MaxCrashes = 3, max_interruptions: MaxInterruptions = 10,
@@ -184,7 +187,7 @@ def chunks(
     """
 
 
-@declared.get("/failures", "read", answer="Newest first.")
+@declared.get("/failures", "read", answer="Newest first.", cursor=failure_cursor)
 def failures(after: After = None, limit: Limit = USUAL) -> Page[Row]:
     """List chunks in ERROR."""
 
@@ -242,7 +245,7 @@ def left(job: str) -> Count:
 
 @declared.post(
     "/jobs/{job}/chunks/{dataid}/force", "admin:force", repeat=Idempotency.REQUEST,
-    answer="Claimed, with a new token.", errors=(ClaimRefused, UnknownName),
+    answer="Claimed, with a new token.", errors=(ClaimRefused, UnknownName), fixed=SEALED,
 )  # fmt: skip
 def force(
     job: str, dataid: str, reason: Reason, worker: Worker = None, lease: Lease = 60, steal: Steal = False,
@@ -291,7 +294,7 @@ def forget(job: str, dataid: str, reason: Reason, by: By = None, steal: Steal = 
     errors=CHUNK_ERRORS,
 )  # fmt: skip
 def set_status(
-    job: str, dataid: str, reason: Reason, dataset: str, status: Annotated[str, About(example="READY")],
+    job: str, dataid: str, reason: Reason, dataset: str, status: Annotated[str, About(example=READY)],
     kind: Annotated[str, About("INPUT or OUTPUT.")] = "OUTPUT", by: By = None,
 ) -> Change:  # fmt: skip
     """Set the status of one row (for operators). An unknown status is kept, and blocks."""

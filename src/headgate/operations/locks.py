@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from headgate.core.errors import BadValue, LockLost, LockRefused, NotOwner, UnknownName
-from headgate.core.locks import Lock, Waiter
+from headgate.core.locks.model import Lock, Mode, Waiter
 from headgate.operations.arguments import (
     USUAL,
     After,
@@ -19,8 +19,7 @@ from headgate.operations.arguments import (
     Token,
     Wait,
 )
-from headgate.operations.declaring import About, Declarations, Idempotency, Named, Page, Seen
-from headgate.operations.declaring import Limit as Limited
+from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Named, Page, Seen
 
 declared = Declarations("locks")
 #: The resource of a lock that is named by its id; see `http/routes/locks.py`.
@@ -44,7 +43,7 @@ GRANT_ERRORS = (LockRefused, NotOwner, BadValue)
     errors=GRANT_ERRORS,
 )  # fmt: skip
 def acquire(
-    client: Client, resource: Resource = None, mode: LockMode = "exclusive", resources: Resources = None,
+    client: Client, resource: Resource = None, mode: LockMode = Mode.EXCLUSIVE, resources: Resources = None,
     wait: Wait = 0, lease: Lease | None = None, reentrant: Reentrant = False, note: Note = "", owner: Owner = "",
     lock_delay: LockDelay = 0, request_id: RequestId = None,
 ) -> Granted:  # fmt: skip
@@ -127,7 +126,7 @@ def break_lock(lock_id: str, reason: Reason, by: By = None) -> Seen[Lock]:
 # ---------------------------------------------------------------- waiting, step by step
 
 
-@declared.get("/waiters", "read", answer="Earliest first.")
+@declared.get("/waiters", "read", answer="Earliest first.", whole=True, cursor="since ticket client")
 def waiters(resource: str | None = None, after: After = None, limit: Limit = USUAL) -> Page[Waiter]:
     """List waiters with the resources they wait for."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from headgate.core.errors import BadValue, ItemLost, NotOwner, QueueRefused, UnknownName
 from headgate.core.faults import Fault
-from headgate.core.queue import Batch, Folder, Hold, IngestJob
+from headgate.core.queue.model import PENDING, Batch, Folder, Hold, IngestJob
 from headgate.operations.arguments import (
     USUAL,
     After,
@@ -23,8 +23,7 @@ from headgate.operations.arguments import (
     Wait,
     Worker,
 )
-from headgate.operations.declaring import About, Declarations, Idempotency, Named, Page
-from headgate.operations.declaring import Limit as Limited
+from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Named, Page
 
 declared = Declarations("queue")
 KEY, PROVEN = Idempotency.KEY, Idempotency.PROVEN
@@ -33,8 +32,8 @@ CHANGED, FIRED = "Changed, and still taken.", "The item after the event."
 ACTORS = ("queue:work", "operate", "admin:force")
 LOST = (ItemLost, NotOwner, UnknownName)
 FIRING = (ItemLost, NotOwner, QueueRefused, UnknownName)
-State = Annotated[str, About("State of the items.", place="query", example="pending")]
-TakenState = Annotated[str, About("The state in which it was taken.", example="pending")]
+State = Annotated[str, About("State of the items.", place="query", example=PENDING)]
+TakenState = Annotated[str, About("The state in which it was taken.", example=PENDING)]
 OnlyTaken = Annotated[bool, About("Only items that a consumer has taken.")]
 Identifiers = Annotated[dict[str, Any] | None, About(example={"primary": "ark:/99999/fk4", "local": ["x1"]})]
 Seconds = Annotated[float, Named("lease")]

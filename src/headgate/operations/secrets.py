@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from headgate.core.credentials import Custody, MasterWrap
+from headgate.core.access.credentials import Custody, MasterWrap
 from headgate.core.errors import BadValue, HoldersUnconfirmed, UnknownName
 from headgate.operations.arguments import USUAL, Count, Limit
-from headgate.operations.declaring import About, Declarations, Idempotency, Named, Page
-from headgate.operations.declaring import Limit as Limited
+from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Named, Page
 
 declared = Declarations("secrets", "ledger.custody")
 #: Numbers of master keys.

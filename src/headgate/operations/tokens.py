@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+from headgate.core.access.owners import Holding
+from headgate.core.access.scopes import SCOPES, ApiToken, NewToken, SignInCode
 from headgate.core.errors import BadValue, NotAllowed, UnknownName
-from headgate.core.owners import Holding
-from headgate.core.scopes import SCOPES, ApiToken, NewToken, SignInCode
 from headgate.operations.arguments import USUAL, After, Limit
 from headgate.operations.declaring import About, Declarations, Idempotency, Page
 
@@ -27,7 +27,7 @@ class Revoked:
     held: Sequence[Holding]
 
 
-@declared.get("/tokens", "admin", answer="Oldest first.")
+@declared.get("/tokens", "admin", answer="Oldest first.", call="tokens.list", whole=True, cursor="created id")
 def list_tokens(after: After = None, limit: Limit = USUAL) -> Page[ApiToken]:
     """List API tokens, without their secrets."""
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+from headgate.core.access.scopes import SCOPES
 from headgate.core.counts import Counts
 from headgate.core.errors import BadValue, Refused, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.history import Entry, Happened
-from headgate.core.scopes import SCOPES
 from headgate.operations.arguments import MOST, USUAL, After, By, Caller, Count, Limit, Repaired
-from headgate.operations.declaring import About, Declarations, Idempotency, Named, Page
-from headgate.operations.declaring import Limit as Limited
+from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Named, Page
 
 declared = Declarations("whole", "locks")
 #: Whatever a token is for.

@@ -9,25 +9,34 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from headgate.core.history import HOUR_SECONDS, Happened, hour_of
-from headgate.service.clock import steady
+from headgate.core.ledger import model as ledger
+from headgate.core.locks.model import GRANT_EVENT, REFUSE_EVENT
+from headgate.core.queue.model import FAIL_EVENT, FINISH_EVENT
+from headgate.core.tables.states import CHUNK, INGEST_JOB, LOCK
+from headgate.service.leases.clock import steady
 
 #: Counts the history: how often these events happened in each hour since then.
 AskCounts = Callable[[datetime, Sequence[str]], Sequence[Happened]]
 HOURS = 24
+#: The label of refused locks.
+REFUSALS = "locks refused"
 #: What is counted of locks: the noun and the event of its table, and the label under which it is shown.
-LOCK_EVENTS: dict[tuple[str, str], str] = {("lock", "grant"): "locks granted", ("lock", "refuse"): "locks refused"}
+LOCK_EVENTS: dict[tuple[str, str], str] = {
+    (LOCK.name, GRANT_EVENT): "locks granted",
+    (LOCK.name, REFUSE_EVENT): REFUSALS,
+}
 #: What is counted of chunks and ingest jobs.
 WORK_EVENTS: dict[tuple[str, str], str] = {
-    ("chunk", "success"): "chunks made",
-    ("chunk", "fail"): "chunk failures",
-    ("chunk", "reap"): "chunk failures",
-    ("ingest job", "fail"): "ingest job failures",
-    ("ingest job", "finish"): "ingest steps finished",
+    (CHUNK.name, ledger.SUCCESS_EVENT): "chunks made",
+    (CHUNK.name, ledger.FAIL_EVENT): "chunk failures",
+    (CHUNK.name, ledger.REAP_EVENT): "chunk failures",
+    (INGEST_JOB.name, FAIL_EVENT): "ingest job failures",
+    (INGEST_JOB.name, FINISH_EVENT): "ingest steps finished",
 }
 COUNTED = {**LOCK_EVENTS, **WORK_EVENTS}
 #: What is a failure, by its label.
 FAILURES = ("chunk failures", "ingest job failures")
-#: Not counted again within this, or within so many times as long as the last count took.
+#: Not counted again within this, or within this many times as long as the last count took.
 FRESH_SECONDS, PATIENCE = 1.0, 20
 #: An hour is not counted again when it has been over for this long: what was under way then has been written.
 SETTLED_SECONDS = 300
@@ -67,7 +76,7 @@ class Day:
 
 
 class Activity:
-    """Counts the history. Hours that are over are remembered, the others are counted anew."""
+    """Counts the history. Hours that are over are remembered, the others are counted again."""
 
     def __init__(self, ask: AskCounts) -> None:
         """`ask`: how to count the history."""

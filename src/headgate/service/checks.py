@@ -6,10 +6,10 @@ import math
 import sys
 from collections.abc import Mapping
 
-from headgate.core.durations import LONGEST
 from headgate.core.errors import BadValue
-from headgate.core.names import NOTE_LENGTH, check_name
-from headgate.core.redaction import redact
+from headgate.core.values.durations import LONGEST
+from headgate.core.values.names import NOTE_LENGTH, check_name
+from headgate.core.values.redaction import redact
 
 #: Longest URI of a dataset.
 URI_LENGTH = 2048
@@ -34,7 +34,7 @@ def check_span(what: str, value: object) -> float:
 
 
 def check_lease(value: object) -> float | None:
-    """A lease: None for a persistent lock, else seconds, more than none and not for ever."""
+    """A lease: None for a persistent lock, else seconds, more than none and not forever."""
     if value is None:
         return None
     seconds = check_span("lease", value)
@@ -51,7 +51,7 @@ def check_limit(value: object) -> int:
 
 
 def check_positive_lease(value: object) -> float:
-    """A lease of a claim: seconds, more than none and not for ever."""
+    """A lease of a claim: seconds, more than none and not forever."""
     seconds = check_lease(value)
     if seconds is None:
         raise BadValue("lease", value, "is missing; a claim needs a lease, which heartbeats renew")

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.core.access.scopes import ApiToken
 from headgate.core.faults import OPEN_FILES, UNDELIVERED, Fault
-from headgate.core.scopes import ApiToken
-from headgate.service import dead_workers, file_rights
+from headgate.service import file_rights
+from headgate.service.access.tokens import expiry_note
 from headgate.service.inventory import Inventory
-from headgate.service.ledger import Ledger
-from headgate.service.locks import Locks
-from headgate.service.queue import Queue
-from headgate.service.status import deadly_items
-from headgate.service.tokens import expiry_note
+from headgate.service.ledger import dead_workers
+from headgate.service.ledger.use_cases import Ledger
+from headgate.service.locks.use_cases import Locks
+from headgate.service.overview.status import deadly_items
+from headgate.service.queue.use_cases import Queue
 from headgate.stores.store import Root
 
 
@@ -48,7 +49,7 @@ class Doctor:
         return [*self.store.notices(), *claims, *deadly_items(self.queue), *tokens]
 
     def repair(self, fault: Fault, by: str) -> bool:
-        """Repair a fault as it says, if it is still there. Returns False if it is not, or cannot be repaired."""
+        """Repair a fault, if it still exists. Returns False if it is not, or cannot be repaired."""
         if fault.kind == OPEN_FILES:
             return file_rights.repair(fault, self._files(), self.group)
         if fault.kind == dead_workers.DEAD_WORKER:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headgate.core.errors import BadValue
-from headgate.core.names import check_reason
-from headgate.service.identity import actor
-from headgate.stores.epoch_port import EpochStore, Raised, StoreState
+from headgate.core.values.names import check_reason
+from headgate.service.access.identity import actor
+from headgate.stores.ports.epochs import EpochStore, Raised, StoreState
 
 #: Why a store has no tokens to raise, by the kind in its URL.
 NEEDS_NONE = {

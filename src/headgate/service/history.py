@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue
 from headgate.core.history import EVENTS, Entry, Happened, HistoryFilter, HistoryPage
-from headgate.core.locks import parse_lock_id
-from headgate.core.names import check_name, check_resource
-from headgate.core.queue import check_item_id
-from headgate.core.words import check_word
+from headgate.core.locks.parsing import parse_lock_id
+from headgate.core.queue.model import check_item_id
+from headgate.core.values.names import check_name, check_resource
+from headgate.core.values.words import check_word
+from headgate.service.activity import Activity
 from headgate.service.checks import check_limit
 
 if TYPE_CHECKING:
-    from headgate.service.activity import Activity
-    from headgate.stores.history import HistoryBook, HistoryStore
+    from headgate.stores.ports.history import HistoryBook, HistoryStore
 
 #: Entries that are read after a break, at most.
 MOST_MISSED = 10_000
 
 
 class History:
-    """What happened to locks, chunks, jobs, batches, ingest jobs and holds."""
+    """What happened to locks, chunks, jobs, batches, ingest jobs and holds; `gate.history`.
+
+    :param since: Earliest time.
+    """
 
     def __init__(self, store: HistoryStore) -> None:
         self._store = store
@@ -45,11 +48,19 @@ class History:
         after: str | None = None,
         limit: int = 100,
     ) -> HistoryPage:
-        """Return what happened, newest first.
+        """Return one page of the history, newest first. Raises BadValue for values that are not possible.
 
-        `resource`: exact; a chunk's is `data:DATASET/DATAID`. `client`: the name that the caller gave. `item`: a batch
-        (with its jobs) or an ingest job. `since`, `until`: from this time on, up to this time. `after`: the `next` of
-        the page before. Raises BadValue for values that cannot be.
+        :param resource: The resource, compared exactly; that of a chunk is `data:DATASET/DATAID`.
+        :param client: Name of the client.
+        :param event: The event, such as `grant` or `success`.
+        :param noun: `lock`, `chunk`, `job`, `batch`, `ingest job` or `hold`.
+        :param lock_id: Id of the lock.
+        :param job: Name of the job.
+        :param dataid: Data id of the chunk.
+        :param item: Id of the ingest job, or of the batch, which includes its jobs.
+        :param until: Latest time.
+        :param after: The `next` of the previous page.
+        :param limit: Largest number of entries.
         """
         which = HistoryFilter(
             nouns=() if noun is None else (check_word("noun", noun, tuple(EVENTS)),),
@@ -68,23 +79,24 @@ class History:
 
     @property
     def books(self) -> Sequence[HistoryBook]:
-        """One for each store; none where a service reads them."""
+        """The history of each store; empty where a service reads them."""
         return self._store.books
 
     def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
-        """Return how often these events happened, by noun and hour."""
+        """Count events by noun and hour.
+
+        :param events: The events to count.
+        """
         return self._store.count(since, events)
 
     @cached_property
     def activity(self) -> Activity:
-        """What happened in the last day, hour by hour."""
-        from headgate.service.activity import Activity
-
+        """What happened in the last day, by hour."""
         return Activity(self.count)
 
 
 def entries_after(book: HistoryBook, last: int) -> list[Entry]:
-    """The entries after that one, in the order of their ids; the newest of them, when there are too many."""
+    """Return the entries after an id, by id; if there are too many, the newest of them."""
     return sorted(book.read(HistoryFilter(newer=last, limit=MOST_MISSED)), key=lambda entry: entry.id)
 
 
@@ -95,7 +107,7 @@ def overdue(books: Sequence[HistoryBook], keep: float | None, at: datetime) -> t
 
 
 def check_time(name: str, value: object) -> datetime | None:
-    """A moment, or None."""
+    """Return a time, or None. Raises BadValue for anything else."""
     if value is None or isinstance(value, datetime):
         return value
     raise BadValue(name, value, "is not a time")

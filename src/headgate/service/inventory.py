@@ -1,4 +1,4 @@
-"""The inventory: what is stored, by which names; what batches started with; what others are to be told."""
+"""The inventory: what is stored, by which names; what batches started with; messages to others."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from headgate.core.inventory import (
     Recording,
     StoredObject,
 )
-from headgate.core.names import check_name, check_reason, check_resource
-from headgate.core.plurals import plural
-from headgate.core.queue import check_item_id
-from headgate.core.redaction import redact
+from headgate.core.queue.model import check_item_id
+from headgate.core.values.names import check_name, check_reason, check_resource
+from headgate.core.values.plurals import plural
+from headgate.core.values.redaction import redact
+from headgate.service.access.identity import actor
+from headgate.service.access.identity import owner as caller
 from headgate.service.checks import check_limit
-from headgate.service.identity import actor
-from headgate.service.identity import owner as caller
-from headgate.stores.inventory_port import InventoryStore
+from headgate.stores.ports.inventory import InventoryStore
 from headgate.telemetry import event
 
-#: A message is tried again after so many seconds, at first and at most; the pause doubles each time.
+#: A message is tried again after this many seconds, at first and at most; the pause doubles each time.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 3600.0
 #: Pauses differ by so much either way.
 JITTER = 0.2
@@ -43,7 +43,20 @@ MOST_FAULTS = 100
 
 
 class Inventory:
-    """Stored objects, and the outbox beside them."""
+    """Stored objects, and the messages about them; `gate.inventory`.
+
+    :param ark: ARK of the object.
+    :param owner: Owner of the object.
+    :param collection: Name of the collection.
+    :param local: Local id, given by the depositor.
+    :param ids: Local ids, given by the depositor.
+    :param job: Id of the ingest job.
+    :param batch: Id of the batch.
+    :param item: Id of the batch or ingest job.
+    :param message_id: Id of the message.
+    :param reason: Reason, recorded in the log.
+    :param limit: Largest number of results.
+    """
 
     def __init__(self, store: InventoryStore) -> None:
         self._store = store
@@ -51,20 +64,20 @@ class Inventory:
     # ---------------------------------------------------------------- names
 
     def known_local_ids(self, owner: str, ids: Sequence[str]) -> Mapping[str, str]:
-        """Which of an owner's local ids are known, and the ARK of each."""
+        """Return the ARK of each of these local ids that the inventory knows."""
         return self._store.known_local_ids(check_resource(owner), [check_resource(each) for each in ids])
 
     def claim_local_ids(self, owner: str, ids: Sequence[str], ark: str) -> str:
-        """The ARK that an owner's local ids are of from now on: the given one, unless another job was first."""
+        """Assign local ids of an owner to an ARK. Returns that ARK, or the one that another job assigned first."""
         ids = [check_resource(each) for each in ids]
         return self._store.claim_local_ids(check_resource(owner), ids, check_resource(ark)) if ids else ark
 
     # ---------------------------------------------------------------- objects
 
     def record(self, recording: Recording, messages: Sequence[Message] = (), *, by: str | None = None) -> bool:
-        """Write a stored version down, and publish it in the ledger. False: it was already. Repeat it freely.
+        """Record a stored version, and publish it in the ledger. Returns False if it is recorded already.
 
-        `by`: who does so; this process unless said otherwise.
+        `by`: name of the acting process (default: this process).
         """
         check_item_id(recording.job)
         check_name("collection", recording.collection)
@@ -73,11 +86,11 @@ class Inventory:
         return new
 
     def owner_and_version(self, ark: str) -> tuple[str, int] | None:
-        """Who owns an object, and its newest version; None when no version of it is recorded."""
+        """Return the owner and the newest version of an object; None if no version is recorded."""
         return self._store.owner_and_version(check_resource(ark))
 
     def recorded(self, job: str) -> tuple[str, int] | None:
-        """The object and version that an ingest job has recorded."""
+        """Return the object and version that an ingest job has recorded; None if it has recorded none."""
         return self._store.recorded(check_item_id(job))
 
     def objects(
@@ -90,24 +103,31 @@ class Inventory:
         after: str | None = None,
         limit: int | None = None,
     ) -> Sequence[StoredObject]:
-        """Objects, by ARK; page on with `after` the last one."""
+        """List objects by ARK.
+
+        :param after: Last ARK of the previous page.
+        """
         given = {"owner": owner, "collection": collection, "local": local, "ark": ark, "after": after}
         named = {name: value and check_resource(value) for name, value in given.items() if value is not None}
         return self._store.objects(ObjectFilter(**named, limit=None if limit is None else check_limit(limit)))
 
     def versions(self, ark: str) -> Sequence[ObjectVersion]:
-        """Every version of an object, oldest first. UnknownName when there is none."""
+        """List the versions of an object, oldest first. Raises UnknownName if there is none."""
         return self._store.versions(check_resource(ark))
 
     def files(self, ark: str, version: int, *, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
-        """The files of a version, from position `start` on, at most `limit`. UnknownName: there is no such version."""
+        """List the files of a version. Raises UnknownName if there is no such version.
+
+        :param version: Number of the version.
+        :param start: Position of the first file.
+        """
         found = self._store.files(check_resource(ark), version, start, limit)
         if not found and version not in [each.number for each in self.versions(ark)]:
             raise UnknownName("version", f"{ark} v{version}")
         return found
 
     def remove(self, ark: str, dataids: Sequence[str], *, reason: str, by: str | None = None) -> bool:
-        """Strike out an object whose bytes are gone, and its chunks in the ledger. False: it was not there."""
+        """Remove an object whose bytes are gone, and its chunks in the ledger. Returns False if it is not there."""
         names = [check_name("dataid", each) for each in dataids]
         removed = self._store.remove(check_resource(ark), names, check_reason(reason), actor(by))
         if removed:
@@ -117,30 +137,32 @@ class Inventory:
     # ---------------------------------------------------------------- intakes
 
     def keep_intake(self, intake: Intake, *, anew: bool = False) -> Intake:
-        """What a batch starts with, unless it has started: then, what it started with. `anew`: replace that."""
+        """Record the profile and payload that a batch starts with, and return the record; an earlier one stays unless
+        `anew`.
+        """
         check_item_id(intake.batch)
         return self._store.keep_intake(intake, anew=anew)
 
     def intake(self, batch: str) -> Intake | None:
-        """What a batch started with; None when it has not."""
+        """Return the profile and payload that a batch started with; None if it has not started."""
         return self._store.intake(check_item_id(batch))
 
     def set_problem(self, batch: str, problem: str) -> None:
-        """Why a batch's payload gave no jobs, or why it could not start."""
+        """Record why a payload yielded no jobs, or why its batch could not start."""
         self._store.set_problem(check_item_id(batch), redact(problem))
 
     def forget(self, item: str) -> None:
-        """A batch or job left the queue: remove what it started with and its delivered messages."""
+        """Remove the intake and the delivered messages of a batch or job that left the queue."""
         self._store.forget(check_item_id(item))
 
     # ---------------------------------------------------------------- outbox
 
     def post(self, message: Message) -> bool:
-        """Put a message into the outbox. False: it is there, and the first one counts."""
+        """Put a message into the outbox. Returns False if a message with its id is there already; that one stays."""
         return self._store.post(message)
 
     def message(self, message_id: str) -> Message | None:
-        """A message by its id."""
+        """Return a message; None if there is none."""
         return self._store.message(check_name("message", message_id))
 
     def messages(
@@ -151,9 +173,11 @@ class Inventory:
         after: str | None = None,
         limit: int | None = None,
     ) -> Sequence[Message]:
-        """Messages by id, without their bodies: all, those about an item, or those that did not arrive so far.
+        """List messages by id, without their bodies.
 
-        Page on with `after` the last id.
+        :param item: Only messages about this batch or ingest job.
+        :param failed: Only messages that were tried but not delivered.
+        :param after: Last id of the previous page.
         """
         which = MessageFilter(
             item=None if item is None else check_item_id(item),
@@ -164,7 +188,7 @@ class Inventory:
         return self._store.messages(which)
 
     def due(self, limit: int = 100) -> Sequence[Message]:
-        """Messages that the messenger sends and whose time has come."""
+        """List messages that the messenger has to send now."""
         return self._store.due(check_limit(limit))
 
     def settle(self, message: str, state: Delivery, problem: str = "", recipients: Sequence[Recipient] = ()) -> None:
@@ -172,11 +196,11 @@ class Inventory:
         self._store.settle(message, state, redact(problem), recipients)
 
     def delay(self, message: str, problem: str, seconds: float, recipients: Sequence[Recipient] = ()) -> None:
-        """Record that a message could not be delivered, and retry it after so many seconds."""
+        """Record that a message could not be delivered, and retry it after this many seconds."""
         self._store.delay(message, redact(problem), seconds, recipients)
 
     def delivered(self, message: Message, recipients: Sequence[Recipient] = ()) -> None:
-        """It arrived, at all its recipients."""
+        """Record that a message reached all its recipients."""
         self.settle(message.id, Delivery.DELIVERED, "", recipients)
         event("message.delivered", message=message.id, item=message.item)
 
@@ -189,9 +213,9 @@ class Inventory:
         recipients: Sequence[Recipient] | None = None,
         retry_after: float | None = None,
     ) -> None:
-        """It did not arrive: the messenger tries again after a growing pause, or it is given up and stays listed.
+        """Record that a message could not be delivered. It is retried after a growing pause, or given up and listed.
 
-        `recipients`: what is known of each now; None: as before. `retry_after`: seconds that the other side asked for.
+        `recipients`: the state of each; None: as before. `retry_after`: seconds that the receiver asked for.
         """
         why, known = redact(why), message.recipients if recipients is None else recipients
         given_up = for_good or message.tries + 1 >= MOST_TRIES
@@ -202,13 +226,13 @@ class Inventory:
         self.delay(message.id, why, pause_after(message.tries, retry_after), known)
 
     def resend(self, message_id: str) -> Message:
-        """Send a message again, under the same id: at once, then as often as a new one. UnknownName otherwise."""
+        """Send a message again, under the same id, and retry it like a new one. Raises UnknownName if there is none."""
         found = self._store.resend(check_name("message", message_id))
         event("message.resent", message=found.id, item=found.item)
         return found
 
     def discard(self, message_id: str, *, reason: str) -> Message:
-        """Give a message up and remove it from the outbox. UnknownName when there is none."""
+        """Give a message up and remove it from the outbox. Raises UnknownName if there is none."""
         why = check_reason(reason)
         found = self._store.discard(check_name("message", message_id), why)
         event("message.discarded", logging.WARNING, message=found.id, item=found.item, reason=why)
@@ -217,12 +241,12 @@ class Inventory:
     # ---------------------------------------------------------------- the doctor
 
     def faults(self) -> list[Fault]:
-        """Messages that did not arrive: given up, or tried several times."""
+        """List messages that were given up or failed several times."""
         found = self.messages(failed=True, limit=MOST_FAULTS)
         return [_fault(each) for each in found if each.state is Delivery.GIVEN_UP or each.tries >= TRIES_OF_A_FAULT]
 
     def repair(self, fault: Fault) -> bool:
-        """Send the message of a fault again. False: it has arrived, or is gone."""
+        """Send the message of a fault again. Returns False if it was delivered or removed."""
         found = self.message(fault.item)
         if found is None or not found.failed:
             return False
@@ -231,7 +255,7 @@ class Inventory:
 
 
 def pause_after(tries: int, asked: float | None = None, chance: Callable[[], float] = fraction) -> float:
-    """Seconds until a message that failed once more is tried again: uneven, so that many are not tried at once."""
+    """Return the seconds until a failed message is retried; uneven, so that many are not retried at once."""
     pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(tries, 30), LONGEST_PAUSE_SECONDS)
     pause *= 1 + JITTER * (2 * chance() - 1)
     return pause if asked is None else max(pause, min(asked, LONGEST_PAUSE_SECONDS))

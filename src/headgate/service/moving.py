@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headgate.core.errors import HalfMoved
-from headgate.stores.moving_port import Digest, Source, Target
+from headgate.stores.ports.moving import Digest, Source, Target
 
-#: What is told while it goes on: how many rows are done. Each is written, and read again.
+#: Called while it goes on with how many rows are done. Each is written, and read again.
 Tell = Callable[[int], None]
 
 

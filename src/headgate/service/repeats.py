@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate.calls.idempotency import MOST_KEPT, Kept, Keyed
 from headgate.core.errors import Unavailable
-from headgate.stores.repeat_port import RepeatStore
+from headgate.stores.ports.repeats import RepeatStore
 from headgate.telemetry import event
 
 
@@ -20,7 +20,7 @@ class RepeatRecords:
 
     def keep_answer(self, keyed: Keyed, status: int, answer: str) -> None:
         """Add the answer to a request's record, unless it is too long. While the store is away nothing is kept: then
-        a repeat builds its answer anew.
+        a repeat builds its answer again.
         """
         if len(answer) > MOST_KEPT:
             return

@@ -12,21 +12,22 @@ from headgate.calls.idempotency import Kept, Keyed
 from headgate.core.errors import BadValue, Refused
 from headgate.core.faults import Fault
 from headgate.core.filters import LockFilter
-from headgate.core.locks import Lock, Mode, Request, Waiter
-from headgate.core.tickets import Grant, Ticket
-from headgate.stores.base import LedgerStore, LockStore
-from headgate.stores.history import History
-from headgate.stores.repeat_port import RepeatStore
+from headgate.core.locks.model import Lock, Mode, Request, Waiter
+from headgate.core.locks.tickets import Granted, Ticket
+from headgate.stores.ports.history import MergedHistory
+from headgate.stores.ports.ledger import LedgerStore
+from headgate.stores.ports.locks import LockStore
+from headgate.stores.ports.repeats import RepeatStore
 from headgate.stores.store import Outages, Store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headgate.stores.epoch_port import EpochStore
-    from headgate.stores.history import HistoryKeeper, HistorySource, HistoryStore
-    from headgate.stores.inventory_port import InventoryStore
-    from headgate.stores.queue_port import QueueStore
-    from headgate.stores.token_port import SessionStore, TokenStore
+    from headgate.stores.ports.epochs import EpochStore
+    from headgate.stores.ports.history import HistoryKeeper, HistorySource, HistoryStore
+    from headgate.stores.ports.inventory import InventoryStore
+    from headgate.stores.ports.queue import QueueStore
+    from headgate.stores.ports.tokens import SessionStore, TokenStore
 
 #: Resources of this scheme are the ledger's chunks.
 LEDGER_SCHEME = "data:"
@@ -105,7 +106,7 @@ class JoinedStore:
     @property
     def history(self) -> HistoryStore:
         """What happened in both, by time."""
-        return History(*(book for each in self.parts for book in each.history.books))
+        return MergedHistory(*(book for each in self.parts for book in each.history.books))
 
     @property
     def keeper(self) -> HistoryKeeper | None:
@@ -149,10 +150,10 @@ class RoutedLocks:
         self._coordination = coordination
         self._both = (ledger_side, coordination)
 
-    def acquire(self, request: Request) -> Grant:
+    def acquire(self, request: Request) -> Granted:
         return self._for_request(request).acquire(request)
 
-    def queue_up(self, request: Request) -> Grant | Ticket:
+    def queue_up(self, request: Request) -> Granted | Ticket:
         return self._for_request(request).queue_up(request)
 
     def place_of(self, request: Request) -> Ticket | None:
@@ -164,7 +165,7 @@ class RoutedLocks:
     def look(self, ticket: Ticket) -> float:
         return self._for_request(ticket.request).look(ticket)
 
-    def take_turn(self, ticket: Ticket) -> Grant | None:
+    def take_turn(self, ticket: Ticket) -> Granted | None:
         return self._for_request(ticket.request).take_turn(ticket)
 
     def keep_places(self, tickets: Sequence[Ticket]) -> None:
@@ -173,7 +174,7 @@ class RoutedLocks:
             if own:
                 store.keep_places(own)
 
-    def give_up(self, ticket: Ticket) -> Grant:
+    def give_up(self, ticket: Ticket) -> Granted:
         return self._for_request(ticket.request).give_up(ticket)
 
     def withdraw(self, ticket: Ticket) -> None:

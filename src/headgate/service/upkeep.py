@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from headgate.core.tickets import Ticket
-from headgate.service.clock import wall
+from headgate.core.locks.tickets import Ticket
 from headgate.service.history import overdue
+from headgate.service.leases.clock import wall
 from headgate.stores.store import Store
 from headgate.telemetry import event
 

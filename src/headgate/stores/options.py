@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from headgate.core.errors import NoStore
-from headgate.core.lock_rules import LOCK_RULES, LockRules
-from headgate.core.queue import DEFAULT_MAX_CRASHES
+from headgate.core.ledger.rules import CHUNK_RULES, ChunkRules
+from headgate.core.locks.rules import LOCK_RULES, LockRules
+from headgate.core.queue.model import DEFAULT_MAX_CRASHES
+from headgate.core.queue.rules import QUEUE_RULES, QueueRules
 
+#: Calls that one process sends to a server at a time: more would only wait for each other's turn in the process.
+SIDE_BY_SIDE = 8
 #: Replication modes of the database in `url` (setting `replication`).
 ASYNCHRONOUS, SYNCHRONOUS = "asynchronous", "synchronous"
 
@@ -30,6 +35,10 @@ class StoreOptions:
     max_crashes: int = DEFAULT_MAX_CRASHES
     #: The tables that decide about locks.
     lock_rules: LockRules = LOCK_RULES
+    #: The tables that decide about chunks.
+    chunk_rules: ChunkRules = CHUNK_RULES
+    #: The tables that decide about batches and ingest jobs, by the spelling of the tree that they are kept in.
+    queue_rules: Mapping[str, QueueRules] = field(default_factory=lambda: QUEUE_RULES)
 
 
 DEFAULT_OPTIONS = StoreOptions()

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:  # Loaded by the parts of a store that are used: the command starts faster without the others.
     from pathlib import Path
 
-    from headgate.stores.base import LedgerStore, LockStore
-    from headgate.stores.epoch_port import EpochStore
-    from headgate.stores.history import HistoryKeeper, HistorySource, HistoryStore
-    from headgate.stores.inventory_port import InventoryStore
-    from headgate.stores.queue_port import QueueStore
-    from headgate.stores.repeat_port import RepeatStore
-    from headgate.stores.token_port import SessionStore, TokenStore
+    from headgate.stores.ports.epochs import EpochStore
+    from headgate.stores.ports.history import HistoryKeeper, HistorySource, HistoryStore
+    from headgate.stores.ports.inventory import InventoryStore
+    from headgate.stores.ports.ledger import LedgerStore
+    from headgate.stores.ports.locks import LockStore
+    from headgate.stores.ports.queue import QueueStore
+    from headgate.stores.ports.repeats import RepeatStore
+    from headgate.stores.ports.tokens import SessionStore, TokenStore
 
 
 class Outages(Protocol):

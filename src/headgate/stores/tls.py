@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 #: Values of the URL option `tls`. Verify: the server's certificate must be valid and name the host. Unverified: the
-#: connection is encrypted, to whoever answers. Off: it is not encrypted.
+#: connection is encrypted, but the server is not checked. Off: it is not encrypted.
 VERIFY, UNVERIFIED, OFF = "verify", "unverified", "off"
 MODES = (VERIFY, UNVERIFIED, OFF)
 #: The URL options that are read here.
@@ -37,7 +37,7 @@ class Tls:
         return self if self.mode else Tls(mode, self.ca, self.cert, self.key)
 
     def context(self) -> SSLContext | None:
-        """What Python's sockets are told; None: they are not encrypted, or the URL does not say."""
+        """The TLS context for Python's sockets; None: they are not encrypted, or the URL does not say."""
         if self.mode in ("", OFF):
             return None
         import ssl  # Loaded when it is needed: the command starts faster without.

@@ -1,1 +1,1 @@
-"""`headgate up --example`: a small collection that is ingested, worked on by a pipeline, and looked after."""
+"""`headgate up --example`: a small collection that is ingested, processed by a pipeline, and kept running."""

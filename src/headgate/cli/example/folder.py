@@ -26,7 +26,7 @@ MANIFEST = "#%checkm_0.7\n#%profile | http://uc3.cdlib.org/registry/ingest/manif
 
 
 class ExampleFolder:
-    """Made at the first start, used again by every other."""
+    """The folder, created at the first start and used by later ones."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,7 +35,7 @@ class ExampleFolder:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The example keeps to itself, whatever other settings say."""
+        """The settings of the example, which override all others."""
         return {
             "url": f"sqlite:///{self.path / 'headgate.db'}",
             "coordination_url": "",
@@ -47,7 +47,7 @@ class ExampleFolder:
         }
 
     def command(self, *words: str) -> str:
-        """What to type in any shell to ask the example's store."""
+        """Return a command line for the example's store that works in any shell."""
         return f"(cd {self.quoted_path} && {self.program} {shlex.join(words)})"
 
     @property
@@ -69,7 +69,7 @@ class ExampleFolder:
 
     @contextmanager
     def ready(self) -> Iterator[ThreadingHTTPServer]:
-        """Everything is there. Gives the web server, which does not answer before it is told to."""
+        """Create what is missing. Yields the web server, which does not answer yet."""
         try:
             private.make_root(self.path, None)
             server = self._server()
@@ -101,7 +101,7 @@ class ExampleFolder:
     # ---------------------------------------------------------------- files
 
     def _server(self) -> ThreadingHTTPServer:
-        """On the port that it had before: what was handed in names it."""
+        """On the port that it had before: what was submitted names it."""
         port = int(self.remembered().get("port", 0))
 
         def handler(*args: Any) -> SimpleHTTPRequestHandler:
@@ -139,7 +139,7 @@ class ExampleFolder:
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-        """Who runs the example is not told of each request."""
+        """Do not print each request."""
 
 
 def _copy_tree(source: Path, target: Path) -> None:

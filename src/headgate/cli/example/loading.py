@@ -1,6 +1,6 @@
-"""What the example does: submits payloads, waits for them, runs the pipeline on what was stored.
+"""The work of the example: submit payloads, wait for them, run the pipeline on the stored objects.
 
-Whatever makes no progress is reported within seconds, with the reason, and tried again after a growing pause.
+Stalled work is reported within seconds, with the reason, and retried after growing pauses.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate import private
-from headgate.cli.definitions import define_all, read_pipeline
 from headgate.cli.example.folder import ExampleFolder
+from headgate.cli.ledger.definitions import define_all, read_pipeline
 from headgate.core.errors import Refused, UnknownName
-from headgate.service.clock import steady
+from headgate.core.queue.model import COMPLETED, FAILED, HELD
+from headgate.service.leases.clock import steady
 
 if TYPE_CHECKING:
-    from headgate.core.queue import Batch, IngestJob
+    from headgate.core.queue.model import Batch, IngestJob
     from headgate.gate import Gate
 
 WHO = "example"
@@ -28,13 +29,13 @@ WHO = "example"
 PIPELINE = {"count": "count.sh", "longest": "longest.sh"}
 #: Cleaned up after its retention, or given up by a person.
 GONE = "gone"
-ENDED = ("completed", "failed", "held", GONE)
-#: It is said that nothing changes after so long; after the second time nobody waits for it any more.
+ENDED = (COMPLETED, FAILED, HELD, GONE)
+#: Seconds without progress until a note is printed, and until the example stops waiting.
 STILL_SECONDS, PATIENCE_SECONDS = 5.0, 60.0
 #: A job that cannot run is tried again after a pause that doubles up to this.
 LONGEST_PAUSE_SECONDS = 60.0
 LOOK_SECONDS = 0.1
-#: New chunks are looked for so often, once the example is loaded.
+#: New chunks are looked for this often, once the example is loaded.
 PIPELINE_SECONDS = 2.0
 #: What the jobs of the pipeline write.
 LOG = "pipeline.log"
@@ -42,7 +43,7 @@ LOG = "pipeline.log"
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Something that is handed in."""
+    """Something that is submitted."""
 
     type: str
     profile: str
@@ -52,12 +53,12 @@ class Payload:
 
 
 PAYLOADS = {
-    "harbour.checkm": Payload("batch-manifest", "harbour", "completed"),
+    "harbour.checkm": Payload("batch-manifest", "harbour", COMPLETED),
     "letters.zip": Payload(
-        "container", "harbour", "completed", {"local_id": "letters", "erc_what": "Two letters", "erc_when": "1871"}
+        "container", "harbour", COMPLETED, {"local_id": "letters", "erc_what": "Two letters", "erc_when": "1871"}
     ),
-    "torn.checkm": Payload("object-manifest", "harbour", "failed"),
-    "attic.checkm": Payload("object-manifest", "attic", "held"),
+    "torn.checkm": Payload("object-manifest", "harbour", FAILED),
+    "attic.checkm": Payload("object-manifest", "attic", HELD),
 }
 
 
@@ -85,11 +86,11 @@ class Example:
         self._stop = stop
         #: The batch of each payload.
         self.batches: dict[str, str] = {}
-        #: What was handed in by this start; the others are as people have left them.
+        #: What was submitted by this start; the others are as people have left them.
         self.new: list[str] = []
 
     def load(self) -> None:
-        """Everything, once: a start that finds it done changes nothing."""
+        """Submit everything once; a later start changes nothing."""
         noted, tag = self._folder.remembered(), self._gate.root.tag
         if noted.get("store", tag) != tag:
             raise Refused(f"{self._folder.path} contains files of another store; remove the folder")
@@ -101,7 +102,7 @@ class Example:
                 self._submit(name, payload)
 
     def finish(self) -> None:
-        """Wait until all that was handed in has ended, and the pipeline has nothing left to do."""
+        """Wait until all that was submitted has ended, and the pipeline has nothing left to do."""
         before, since, told = self._picture(), steady(), False
         while not (self._stop.is_set() or all(self.state(name) in ENDED for name in self.batches)):
             self._stop.wait(LOOK_SECONDS)
@@ -116,7 +117,7 @@ class Example:
         self.run_pipeline()
 
     def go_on(self) -> None:
-        """Run the pipeline on whatever comes, until told to stop."""
+        """Run the pipeline on new chunks until asked to stop."""
         while not self._stop.wait(PIPELINE_SECONDS):
             self.run_pipeline()
 
@@ -163,7 +164,7 @@ class Example:
 
     def _submit(self, name: str, payload: Payload) -> None:
         queue = self._gate.queue
-        if payload.meant == "held":
+        if payload.meant == HELD:
             queue.set_hold(payload.profile, reason="the attic is being listed", by=WHO)
         batch = queue.submit(
             payload.profile, WHO, f"{self._address}/{name}", type=payload.type, request_id=f"example-{name}",
@@ -184,7 +185,7 @@ class Example:
         return [self.state(name) for name in self.batches], self._gate.queue.counts()
 
     def _run(self, *words: str) -> str:
-        """Run another headgate in the example's folder and with its settings, until it ends or we are told to stop.
+        """Run another headgate in the example's folder and with its settings, until it ends or we are asked to stop.
 
         Returns the last line that it wrote.
         """

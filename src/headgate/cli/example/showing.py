@@ -1,4 +1,4 @@
-"""The example beside the service and the daemons: loaded, told of, and kept going."""
+"""The example beside the service and the daemons."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ import click
 from headgate.cli.example.folder import HOST, NAME, ExampleFolder
 from headgate.cli.example.loading import WHO, Example
 from headgate.cli.example.summary import Summary, summarize
-from headgate.cli.failures import exit_code
+from headgate.cli.terminal.failures import exit_code
 from headgate.core.errors import HeadgateError
+from headgate.core.locks.model import Mode
 from headgate.settings import load
 
 if TYPE_CHECKING:
-    from headgate.cli.session import Session
+    from headgate.cli.terminal.console import Console
     from headgate.gate import Gate
 
 NOT_WELL = 1
 
 
 @contextmanager
-def shown_by(session: Session, *, once: bool) -> Iterator[Shown]:
-    """The example's folder is there, and the session's settings are the example's."""
-    if session.url or session.coordination_url:
+def shown_by(console: Console, *, once: bool) -> Iterator[Shown]:
+    """Prepare the example's folder, and use its settings in the console."""
+    if console.url or console.coordination_url:
         raise click.UsageError("the example has a store of its own: leave out --url and --coordination-url")
     folder = ExampleFolder(Path(NAME).absolute())
     with folder.ready() as server:
-        session.settings, session.typed = load(folder.settings), folder.command
-        yield Shown(session, folder, server, once=once)
+        console.settings, console.typed = load(folder.settings), folder.command
+        yield Shown(console, folder, server, once=once)
 
 
 class Shown:
@@ -42,8 +43,8 @@ class Shown:
     #: Seconds between two rounds of the daemons: somebody waits for it.
     interval = 0.5
 
-    def __init__(self, session: Session, folder: ExampleFolder, server: ThreadingHTTPServer, *, once: bool) -> None:
-        self._session = session
+    def __init__(self, console: Console, folder: ExampleFolder, server: ThreadingHTTPServer, *, once: bool) -> None:
+        self._session = console
         self._folder = folder
         self._server = server
         self._once = once
@@ -57,7 +58,7 @@ class Shown:
 
     @contextmanager
     def running(self, gate: Gate, stop: threading.Event) -> Iterator[None]:
-        """Loaded and told of while the block runs; with `once`, the block is told to stop after that."""
+        """Load and report the example while the block runs; with `once`, the block is asked to stop after that."""
         serving = threading.Thread(target=self._server.serve_forever, name="headgate-example-origin", daemon=True)
         loading = threading.Thread(target=self._run, args=(gate, stop), name="headgate-example")
         serving.start()
@@ -73,7 +74,7 @@ class Shown:
 
     def _run(self, gate: Gate, stop: threading.Event) -> None:
         try:
-            with gate.locks.held(WHO, self._folder.origin.as_uri(), "shared", note="its web server reads them"):
+            with gate.locks.held(WHO, self._folder.origin.as_uri(), Mode.SHARED, note="its web server reads them"):
                 self._show(gate, stop)
         except HeadgateError as error:
             self._failed, self.code = error, exit_code(error)

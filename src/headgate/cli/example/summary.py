@@ -1,4 +1,4 @@
-"""What became of the example: for people, for programs, what failed on purpose and how to fix it."""
+"""What happened to the example: for people, for programs, what failed on purpose and how to fix it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headgate.cli.example.loading import ENDED, PAYLOADS, PIPELINE, Example
-from headgate.cli.output import table
-from headgate.core.ledger import Kind
-from headgate.core.wire import plain
+from headgate.cli.terminal.output import table
+from headgate.core.ledger.model import READY, Kind
+from headgate.core.queue.model import FAILED, HELD
+from headgate.core.values.wire import plain
 
 if TYPE_CHECKING:
     from headgate.cli.example.folder import ExampleFolder
@@ -57,7 +58,7 @@ def summarize(gate: Gate, folder: ExampleFolder, example: Example, *, once: bool
     problems = [*_unmeant(example, batches), *_damage(gate, [each.ark for each in stored]), *example.stalled]
     problems += [f"{fault.item}: {fault.what}" for fault in gate.faults()]
     counts = {job: _counts(gate, job) for job in PIPELINE}
-    problems += [f"job {job} has made nothing" for job, found in counts.items() if example.new and not found["READY"]]
+    problems += [f"job {job} has made nothing" for job, found in counts.items() if example.new and not found[READY]]
     locks, holds = gate.locks.list(), gate.queue.holds()
     repairs = list(_repairs(gate, folder, batches))
     document = {
@@ -83,13 +84,13 @@ def _repairs(gate: Gate, folder: ExampleFolder, batches: dict[str, tuple[str, st
     """What is wrong on purpose, as far as nobody has fixed it yet."""
     headgate = folder.program
     torn, state = batches.get("torn.checkm", ("", ""))
-    for job in gate.queue.jobs("failed", batch=torn) if torn else ():
+    for job in gate.queue.jobs(FAILED, batch=torn) if torn else ():
         yield Repair(
             f"Ingest job {job.id} failed: {job.message}",
             "A file was damaged on the web server after its manifest was written. Replace it, and resume the job:",
             ["cp origin/tide-table/tides.csv origin/torn/tides.csv", f"{headgate} ingest resume {job.id}"],
         )
-    if state == "failed" and not gate.queue.jobs("failed", batch=torn):
+    if state == FAILED and not gate.queue.jobs(FAILED, batch=torn):
         yield Repair(
             f"Batch {torn} is still reported as failed, although its ingest job has completed by now",
             "Report what has changed:",
@@ -106,7 +107,7 @@ def _repairs(gate: Gate, folder: ExampleFolder, batches: dict[str, tuple[str, st
                 ],
             )
     attic, state = batches.get("attic.checkm", ("", ""))
-    if state == "held":
+    if state == HELD:
         hold = next((f": {each.reason}" for each in gate.queue.holds() if each.profile == "attic"), "")
         yield Repair(
             f"Batch {attic} is held{hold}",
@@ -144,7 +145,7 @@ def _unmeant(example: Example, batches: dict[str, tuple[str, str]]) -> list[str]
 
 
 def _damage(gate: Gate, arks: list[str]) -> list[str]:
-    from headgate.ingest.reading import unrecorded, verify_object
+    from headgate.ingest.objects.reading import unrecorded, verify_object
 
     found = [problem for ark in arks for problem in verify_object(gate.ingest, "example", ark, wait=30)]
     return [f"{each.object_id} {each.path}: {each.why}" for each in [*found, *unrecorded(gate.ingest)]]

@@ -1,4 +1,4 @@
-"""Acts of a person: a page, or a dialog on it, says what will happen and asks why; then it is done, and told.
+"""Acts of a person: a page, or a dialog on it, says what will happen and asks why; then it is done, and confirmed.
 
 An act has two routes at one address: GET asks (`ask`), POST does it through the service (`act`). A script shows the
 same page as a dialog.
@@ -14,9 +14,9 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.errors import BadProfiles, BadValue, Refused, UnknownName
-from headgate.http.auth import Caller
+from headgate.http.access.auth import Caller
+from headgate.http.access.sessions import form_of
 from headgate.http.dashboard.frame import done, render
-from headgate.http.sessions import form_of
 
 REASON, NAME = "reason", "name"
 
@@ -71,9 +71,9 @@ def ask(request: Request, who: Caller, question: Question, *, problem: str = "",
 async def act(
     request: Request, who: Caller, question_of: Callable[[], Question], do: Callable[[str], str], then: str
 ) -> Response:
-    """Do it for the reason that was given, and go to `then`, where the sentence that `do` gives is told.
+    """Do it for the reason that was given, and go to `then`, where the sentence that `do` returns is shown.
 
-    What is wrong with the answers, or refused by a rule, is told beside the question.
+    What is wrong with the answers, or refused by a rule, is shown beside the question.
     """
     form = await form_of(request)
     question = await run_in_threadpool(question_of)

@@ -9,13 +9,13 @@ from fastapi.responses import FileResponse, RedirectResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from headgate.core.access.scopes import ApiToken
 from headgate.core.errors import NotAllowed
-from headgate.core.scopes import ApiToken
-from headgate.http import sessions
-from headgate.http.auth import Anybody, TheService
+from headgate.http.access import sessions
+from headgate.http.access.auth import Anybody, TheService
 from headgate.http.dashboard.actions import own_path
 from headgate.http.dashboard.frame import STATIC, page_router, render, static_digest, static_path, who_is_it
-from headgate.service.sessions import is_code
+from headgate.service.access.sessions import is_code
 
 router = page_router()
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -65,7 +65,7 @@ def sign_out(request: Request, service: TheService, _who: Anybody) -> Response:
 
 @router.get("/static/{digest}/{name}")
 def static_file(digest: str, name: str) -> Response:
-    """A file of the dashboard. Whoever names its digest may keep it for ever."""
+    """A file of the dashboard. A URL with its digest may be cached forever."""
     file = STATIC / name
     if digest != static_digest() or file.parent != STATIC or not file.is_file():
         raise HTTPException(404, f"there is no {name}, or no longer that one")

@@ -18,13 +18,14 @@ from starlette.concurrency import run_in_threadpool
 
 from headgate import __version__
 from headgate.core.errors import NotAllowed
-from headgate.core.item_names import file_name_of, title_of
-from headgate.http import errors, sessions
-from headgate.http.auth import Caller, look_up, service_of
+from headgate.core.queue.titles import file_name_of, title_of
+from headgate.http import errors
+from headgate.http.access import sessions
+from headgate.http.access.auth import Caller, look_up, service_of
+from headgate.http.api.direct import Direct, Routes
 from headgate.http.dashboard import words
 from headgate.http.dashboard.tables import link
-from headgate.http.direct import Direct, Routes
-from headgate.http.waiting import Gone
+from headgate.http.waiters.waiting import Gone
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -43,7 +44,7 @@ SAID = "headgate-said"
 SIGN_IN = "/sign-in"
 
 
-class Place(NamedTuple):
+class MenuEntry(NamedTuple):
     """A page that the head leads to."""
 
     title: str
@@ -54,11 +55,11 @@ class Place(NamedTuple):
 
 #: In the order of the head. A page author adds a line.
 PLACES = (
-    Place("Overview", "/", "o"),
-    Place("Pipeline", "/pipeline", "p"),
-    Place("Locks", "/locks", "l"),
-    Place("Ingest", "/ingest", "i"),
-    Place("History", "/history", "h"),
+    MenuEntry("Overview", "/", "o"),
+    MenuEntry("Pipeline", "/pipeline", "p"),
+    MenuEntry("Locks", "/locks", "l"),
+    MenuEntry("Ingest", "/ingest", "i"),
+    MenuEntry("History", "/history", "h"),
 )
 
 
@@ -172,7 +173,7 @@ def static_digest() -> str:
 
 
 def static_path(name: str) -> str:
-    """The address of a static file. It changes with the content, so that it may be kept for ever."""
+    """The address of a static file. It changes with the content, so that it may be kept forever."""
     return f"/static/{static_digest()}/{name}"
 
 

@@ -11,12 +11,12 @@ from fastapi import Request, Response
 
 from headgate.core.errors import BadValue
 from headgate.core.history import EVENTS, Entry
-from headgate.core.ledger import parse_chunk_resource
-from headgate.core.wire import rfc3339
+from headgate.core.ledger.model import parse_chunk_resource
+from headgate.core.values.wire import rfc3339
 from headgate.gate import Gate
-from headgate.http.auth import Reader, TheGate
+from headgate.http.access.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
-from headgate.http.dashboard.ingest_acts import path_of
+from headgate.http.dashboard.ingest.acts import path_of
 from headgate.http.dashboard.tables import PORTION, ROWS, Column, Table, as_csv, link
 from headgate.http.dashboard.words import absolute, some
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from headgate.core.ledger import parse_chunk_resource
-from headgate.core.locks import Blocker, Lock, Waiter
+from headgate.core.ledger.model import parse_chunk_resource
+from headgate.core.locks.model import Blocker, Lock, Waiter
 from headgate.gate import Gate
-from headgate.http.auth import Forcer, Reader, TheGate, TheService
+from headgate.http.access.auth import Forcer, Reader, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.tables import ROWS, Column, Table, as_csv, link, ordered

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from fastapi import Request, Response
 
 from headgate.core.inventory import Message
-from headgate.http.auth import Reader, TheGate
+from headgate.http.access.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
-from headgate.http.dashboard.ingest_acts import path_of
+from headgate.http.dashboard.ingest.acts import path_of
 from headgate.http.dashboard.tables import ROWS, Column, Table, cut, link, order_of, ordered
 
 router = page_router()

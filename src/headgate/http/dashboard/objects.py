@@ -9,9 +9,9 @@ from fastapi import Request, Response
 
 from headgate.core.errors import BadValue, UnknownName
 from headgate.core.inventory import StoredObject
-from headgate.http.auth import Reader, TheGate
+from headgate.http.access.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
-from headgate.http.dashboard.ingest_acts import path_of
+from headgate.http.dashboard.ingest.acts import path_of
 from headgate.http.dashboard.tables import PORTION, ROWS, Column, Table, as_csv, cut, link, order_of, ordered, paged
 from headgate.http.dashboard.words import some
 

@@ -8,19 +8,22 @@ from typing import NamedTuple
 
 from fastapi import Request, Response
 
-from headgate.core.plurals import plural
-from headgate.http.auth import Reader, TheGate
+from headgate.core.ledger.model import ERROR, HOLD, RUNNING
+from headgate.core.queue.model import FAILED
+from headgate.core.tables.tones import Tone
+from headgate.core.values.plurals import plural
+from headgate.http.access.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.tables import link
 from headgate.http.dashboard.words import ago, duration, number
-from headgate.service.activity import COUNTED
-from headgate.service.overview import Overview
-from headgate.service.tokens import expiry_note
+from headgate.service.access.tokens import expiry_note
+from headgate.service.activity import COUNTED, FAILURES, REFUSALS
+from headgate.service.overview.glance import Overview
 
 router = page_router()
 #: The colours of the day's plots.
 TONES: Mapping[str, str] = {
-    what: "failed" if what.endswith("failures") else "held" if what.endswith("refused") else "running"
+    what: Tone.FAILED if what in FAILURES else Tone.HELD if what == REFUSALS else Tone.RUNNING
     for what in COUNTED.values()
 }
 #: Of the same kind, so many are named.
@@ -81,8 +84,8 @@ def sentence_of(found: Overview, needs: list[Need]) -> str:
 def tone_of(found: Overview, needs: list[Need]) -> str:
     """As bad as the worst."""
     if not needs and not found.alarms:
-        return "ok"
-    return "failed" if found.alarms or any(need.word == "failed" for need in needs) else "held"
+        return Tone.OK
+    return Tone.FAILED if found.alarms or any(need.word == Tone.FAILED for need in needs) else Tone.HELD
 
 
 def needs_of(found: Overview) -> Iterator[Need]:
@@ -94,14 +97,14 @@ def needs_of(found: Overview) -> Iterator[Need]:
 def _failures(found: Overview) -> Iterator[Need]:
     now = found.now
     if now.chunks_failed:
-        yield Need("failed-chunks", "failed", f"{plural(now.chunks_failed, 'chunk')} failed",
+        yield Need("failed-chunks", Tone.FAILED, f"{plural(now.chunks_failed, 'chunk')} failed",
                    _named(f"{row.job}/{row.dataid}: {row.message or 'no message'}" for row in found.failed),
-                   link("/pipeline/grid", {"status": "ERROR"}), "See why",
+                   link("/pipeline/grid", {"status": ERROR}), "See why",
                    "")  # fmt: skip
     if now.ingest_jobs_failed:
         yield Need(
             "failed-jobs",
-            "failed",
+            Tone.FAILED,
             f"{plural(now.ingest_jobs_failed, 'ingest job')} failed",
             "Resume each one, or delete it.",
             "/ingest/jobs?state=failed",
@@ -109,12 +112,12 @@ def _failures(found: Overview) -> Iterator[Need]:
             "headgate ingest jobs --state failed",
         )
     if now.batches_failed:
-        yield Need("failed-batches", "failed", f"{plural(now.batches_failed, 'batch', 'batches')} failed",
+        yield Need("failed-batches", Tone.FAILED, f"{plural(now.batches_failed, 'batch', 'batches')} failed",
                    _named(f"{batch.id}: {batch.message}" for batch in found.failed_batches),
                    "/ingest/batches?state=failed", "See why",
                    "headgate ingest batches --state failed")  # fmt: skip
     if now.messages_undelivered:
-        yield Need("undelivered", "failed", f"{plural(now.messages_undelivered, 'message')} not delivered",
+        yield Need("undelivered", Tone.FAILED, f"{plural(now.messages_undelivered, 'message')} not delivered",
                    _named(f"{each.id}: {each.problem}" for each in found.undelivered),
                    link("/ingest/messages", {"show": "failed"}), "See why",
                    "headgate messages list --failed")  # fmt: skip
@@ -125,15 +128,15 @@ def _stops(found: Overview) -> Iterator[Need]:
     if now.chunks_held:
         yield Need(
             "held-chunks",
-            "held",
+            Tone.HELD,
             f"{plural(now.chunks_held, 'chunk')} held",
             _named(f"{row.job}/{row.dataid}" for row in found.stopped),
-            link("/pipeline/grid", {"status": "HOLD"}),
+            link("/pipeline/grid", {"status": HOLD}),
             "Release or resubmit",
             "",
         )
     if now.collections_held or now.batches_held or now.ingest_jobs_held:
-        yield Need("holds", "held", held_text(found),
+        yield Need("holds", Tone.HELD, held_text(found),
                    _named(f"{hold.profile}: {hold.reason}" for hold in found.holds),
                    "/ingest", "Release", "headgate ingest holds")  # fmt: skip
     if found.paused:
@@ -147,7 +150,7 @@ def _stops(found: Overview) -> Iterator[Need]:
                    "/locks", "See the locks", "")  # fmt: skip
 
     if found.expiring:
-        yield Need("expiring-tokens", "held", f"{plural(len(found.expiring), 'API token')} about to expire",
+        yield Need("expiring-tokens", Tone.HELD, f"{plural(len(found.expiring), 'API token')} about to expire",
                    _named(expiry_note(each) for each in found.expiring),
                    "", "", "headgate token list")  # fmt: skip
 
@@ -166,10 +169,10 @@ def tiles_of(found: Overview) -> Iterator[Tile]:
     now = found.now
     yield Tile("Resources locked", number(now.locked_resources), "/locks")
     yield Tile("Waiting for locks", number(now.lock_waiters), "/locks")
-    yield Tile("Chunks running", number(now.chunks_running), link("/pipeline/grid", {"status": "RUNNING"}))
-    yield Tile("Chunks failed", number(now.chunks_failed), link("/pipeline/grid", {"status": "ERROR"}))
+    yield Tile("Chunks running", number(now.chunks_running), link("/pipeline/grid", {"status": RUNNING}))
+    yield Tile("Chunks failed", number(now.chunks_failed), link("/pipeline/grid", {"status": ERROR}))
     yield Tile("Ingest jobs running", number(now.ingest_jobs_running), "/ingest/jobs")
-    yield Tile("Ingest jobs failed", number(now.ingest_jobs_failed), link("/ingest/jobs", {"state": "failed"}))
+    yield Tile("Ingest jobs failed", number(now.ingest_jobs_failed), link("/ingest/jobs", {"state": FAILED}))
     yield Tile("Failures in the last day", number(now.failures_last_day), "/history?event=fail")
 
 

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from headgate.http.dashboard import (
-    chunks,
-    entrance,
-    grid,
-    history,
-    ingest,
-    ingest_acts,
-    ingest_lists,
-    ingest_refresh,
-    jobs,
-    locks,
-    messages,
-    objects,
-    overview,
-    pipeline,
-)
+from headgate.http.dashboard import entrance, history, locks, messages, objects, overview
+from headgate.http.dashboard.ingest import acts as ingest_acts
+from headgate.http.dashboard.ingest import lists as ingest_lists
+from headgate.http.dashboard.ingest import pages as ingest
+from headgate.http.dashboard.ingest import refresh as ingest_refresh
+from headgate.http.dashboard.pipeline import chunks, grid, jobs
+from headgate.http.dashboard.pipeline import pages as pipeline
 
 ROUTERS = (
     entrance.router,

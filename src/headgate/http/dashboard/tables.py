@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from fastapi import Response
 from fastapi.responses import StreamingResponse
 
-from headgate.core.wire import plain
+from headgate.core.values.wire import plain
 
 #: Rows of one page.
 ROWS = 100
@@ -61,7 +61,7 @@ class Table:
     csv: str = ""
     #: The column by which it is sorted; with - before it, downwards. Empty: as the store has it.
     order: str = ""
-    #: It has one order alone, which its rows tell.
+    #: It has only one order.
     fixed: bool = False
     #: All rows were sorted before they were cut into pages: any order is possible on every page.
     whole: bool = False
@@ -93,7 +93,7 @@ class Table:
 
 
 def link(path: str, query: Mapping[str, str], **changes: str | None) -> str:
-    """An address, with some of what it says changed; None: without it."""
+    """Return a URL with some parameters replaced; None removes one."""
     said = {**query, **changes}
     text = urlencode({name: value for name, value in said.items() if value})
     return f"{path}?{text}" if text else path
@@ -122,7 +122,7 @@ def as_csv(name: str, columns: Mapping[str, Column], rows: Iterable[Any]) -> Res
     """The rows as a file, sent as they come. What a spreadsheet would take for a formula is made text."""
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     left = iter(rows)
-    first = list(islice(left, PORTION))  # Before it is begun: what is wrong with the question is told as such.
+    first = list(islice(left, PORTION))  # Before it is begun: what is wrong with the question is reported as such.
     return StreamingResponse(
         csv_text(columns, chain(first, left)), media_type="text/csv; charset=utf-8", headers=headers
     )

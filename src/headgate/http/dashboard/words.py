@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from headgate.core.census import EXPIRED
-from headgate.core.durations import in_words
-from headgate.core.plurals import plural
+from headgate.core.ledger.census import EXPIRED
+from headgate.core.tables.tones import TONES, Tone
+from headgate.core.values.durations import in_words
+from headgate.core.values.plurals import plural
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 #: An id that is longer is shortened in the middle.
 LONGEST_ID = 18
 
 
-class Look(NamedTuple):
+class Appearance(NamedTuple):
     """How a state looks: never by colour alone."""
 
     #: The name of its colours in the style sheet.
@@ -23,30 +24,31 @@ class Look(NamedTuple):
     shape: str
 
 
-#: By the state's word. A word that stands nowhere here looks like one that is not known.
-LOOKS: dict[str, Look] = {
-    **dict.fromkeys(("READY", "DONE", "completed", "ok", "release", "released", "success", "delivered", "cleaned",
-                     "finish", "clear", "publish"), Look("ok", "check")),
-    **dict.fromkeys(("shared",), Look("ok", "circles")),
-    **dict.fromkeys(
-        ("RUNNING", "estimating", "provisioning", "downloading", "processing", "storing", "recording", "notify",
-         "reporting", "update-reporting", "running", "grant", "granted", "claim", "resume", "start", "accept"),
-        Look("running", "play"),
-    ),
-    **dict.fromkeys(("exclusive",), Look("running", "lock")),
-    **dict.fromkeys(("ERROR", EXPIRED, "failed", "fail", "expire", "expired", "reap", "refuse", "refused",
-                     "given-up"), Look("failed", "cross")),
-    **dict.fromkeys(("stuck",), Look("failed", "warn")),
-    **dict.fromkeys(("HOLD", "held", "hold", "paused", "pause"), Look("held", "pause")),
-    **dict.fromkeys(("PENDING", "pending", "waiting", "queued", "RESUBMIT", "resubmit", "submit", "create", "wait",
-                     "interrupt", "interrupted"),
-                    Look("queued", "clock")),
-    **dict.fromkeys(("break", "broken", "force", "forced", "deleted", "delete"), Look("forced", "bolt")),
-}  # fmt: skip
-UNKNOWN = Look("queued", "dot")
+TONE_LOOKS = {
+    Tone.OK: Appearance(Tone.OK, "check"),
+    Tone.RUNNING: Appearance(Tone.RUNNING, "play"),
+    Tone.FAILED: Appearance(Tone.FAILED, "cross"),
+    Tone.HELD: Appearance(Tone.HELD, "pause"),
+    Tone.QUEUED: Appearance(Tone.QUEUED, "clock"),
+    Tone.FORCED: Appearance(Tone.FORCED, "bolt"),
+    Tone.SHARED: Appearance(Tone.OK, "circles"),
+    Tone.EXCLUSIVE: Appearance(Tone.RUNNING, "lock"),
+}
+#: By the state's word, or by a word of our own. A word that stands nowhere here looks like one that is not known.
+LOOKS: dict[str, Appearance] = {
+    **{word: TONE_LOOKS[tone] for word, tone in TONES.items()},
+    **dict.fromkeys(("delivered",), TONE_LOOKS[Tone.OK]),
+    **dict.fromkeys(("granted",), TONE_LOOKS[Tone.RUNNING]),
+    **dict.fromkeys((EXPIRED, "given-up"), TONE_LOOKS[Tone.FAILED]),
+    **dict.fromkeys(("paused", "pause"), TONE_LOOKS[Tone.HELD]),
+    **dict.fromkeys(("interrupted",), TONE_LOOKS[Tone.QUEUED]),
+    **{str(tone): each for tone, each in TONE_LOOKS.items()},
+    "stuck": Appearance(Tone.FAILED, "warn"),
+}
+UNKNOWN = Appearance(Tone.QUEUED, "dot")
 
 
-def look(word: str) -> Look:
+def look(word: str) -> Appearance:
     """How a state, or an event that leads to it, looks."""
     return LOOKS.get(word, UNKNOWN)
 

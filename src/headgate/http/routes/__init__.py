@@ -1,1 +1,1 @@
-"""What may be asked over HTTP: one file for each noun."""
+"""Operations that need more than a call of a service: one file for each noun."""

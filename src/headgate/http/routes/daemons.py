@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from headgate.core.alarms import Alarm
 from headgate.core.daemons import Daemon
-from headgate.core.queue import Item
-from headgate.core.words import check_word
+from headgate.core.values.words import check_word
 from headgate.daemons.names import DAEMONS
-from headgate.http.routes.queue import seen
-from headgate.http.serving import Call, Handlers
+from headgate.http.api.handlers import ApiCall, Handlers
 from headgate.operations import daemons
 from headgate.operations.declaring import Page
 
@@ -18,7 +16,7 @@ handlers = Handlers(daemons.declared)
 
 
 @handlers.of(daemons.batch_alarms)
-def batch_alarms(call: Call, *, bid: str) -> Page[Alarm]:
+def batch_alarms(call: ApiCall, *, bid: str) -> Page[Alarm]:
     """Of a batch that the caller may see."""
     batch = call.gate.queue.batch(bid)
     call.who.must_see("batch", "queue:submit", batch.profile, bid)
@@ -26,25 +24,18 @@ def batch_alarms(call: Call, *, bid: str) -> Page[Alarm]:
 
 
 @handlers.of(daemons.sign_on)
-def sign_on(call: Call, *, daemon: str, worker: str, steps: Sequence[str], lease: float) -> None:
+def sign_on(call: ApiCall, *, daemon: str, worker: str, steps: Sequence[str], lease: float) -> None:
     """Under the caller's own name."""
     known = tuple(check_word("steps", each, DAEMONS) for each in steps)
     call.gate.queue.presence.sign_on(Daemon(_own_id(call, daemon), worker, known, lease))
 
 
 @handlers.of(daemons.sign_off)
-def sign_off(call: Call, *, daemon: str) -> None:
+def sign_off(call: ApiCall, *, daemon: str) -> None:
     """The same."""
     call.gate.queue.presence.sign_off(_own_id(call, daemon))
 
 
-@handlers.of(daemons.first_free)
-def first_free(call: Call, *, noun: str, state: str) -> Item | None:
-    """As the caller sees it."""
-    found = call.gate.queue.first_free(noun, state)
-    return None if found is None else seen(call.who, found)
-
-
-def _own_id(call: Call, daemon: str) -> str:
+def _own_id(call: ApiCall, daemon: str) -> str:
     """The id of a principal's daemon: nobody signs another one's on or off. No principal has a colon in its name."""
     return f"{call.who.principal}:{daemon}"

@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from headgate.http.auth import Caller
+from headgate.http.access.auth import Caller
+from headgate.http.api.handlers import ApiCall, Handlers
 from headgate.http.errors import TooMany
-from headgate.http.following import Mark, parse_mark
-from headgate.http.limits import subtract
+from headgate.http.limits.bounds import subtract
 from headgate.http.service import Service
-from headgate.http.serving import Call, Handlers
+from headgate.http.waiters.following import FeedMark, parse_mark
 from headgate.operations import events
 
 handlers = Handlers(events.declared)
-#: Who finds no room for a stream asks again after so many seconds.
+#: Who finds no room for a stream asks again after this many seconds.
 LATER_SECONDS = 10
 
 
 @handlers.of(events.follow)
-async def follow(call: Call, *, last: str | None) -> StreamingResponse:
+async def follow(call: ApiCall, *, last: str | None) -> StreamingResponse:
     """From now on, or from where it broke off."""
     service, who = call.service, call.who
     mark = await service.feed.start() if last is None else parse_mark(service.gate, last)
@@ -44,7 +44,7 @@ def _must_have_room(service: Service, token_id: str) -> None:
 class Counted(StreamingResponse):
     """A stream that is counted from the moment that it is allowed."""
 
-    def __init__(self, service: Service, mark: Mark, who: Caller) -> None:
+    def __init__(self, service: Service, mark: FeedMark, who: Caller) -> None:
         super().__init__(_stream(service, mark, who), media_type="text/event-stream")
         self._service, self._token_id = service, who.token.id
         service.streams += 1
@@ -58,7 +58,7 @@ class Counted(StreamingResponse):
             subtract(self._service.streams_by, self._token_id)
 
 
-async def _stream(service: Service, mark: Mark, who: Caller) -> AsyncIterator[str]:
+async def _stream(service: Service, mark: FeedMark, who: Caller) -> AsyncIterator[str]:
     watching = service.token_watch.watching(who.token.id, who.session)
     with service.feed.listening(mark, who.reach.sight) as listener, watching as ended:
         ended.add_done_callback(lambda _: listener.end())

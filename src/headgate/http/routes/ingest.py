@@ -1,4 +1,4 @@
-"""Ingest over HTTP: what is more than a call of the service."""
+"""Ingest over HTTP: operations that need more than a call of the service."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from starlette.requests import ClientDisconnect
 
 from headgate import private
 from headgate.core.errors import UnknownName
-from headgate.core.frozen import Frozen
-from headgate.core.redaction import redact_all
-from headgate.core.wire import plain
-from headgate.http.auth import Caller
-from headgate.http.bodies import declared_length
+from headgate.core.queue.frozen import Frozen
+from headgate.core.values.redaction import redact_all
+from headgate.core.values.wire import plain
+from headgate.http.access.auth import Caller
+from headgate.http.api.handlers import ApiCall, Handlers, page_after
 from headgate.http.errors import TooMany
-from headgate.http.serving import Call, Handlers, page_after
-from headgate.http.uploads import Upload, disk_error, room_of
-from headgate.http.waiting import Gone, while_there
+from headgate.http.limits.bodies import declared_length
+from headgate.http.limits.uploads import Upload, disk_error, room_of
+from headgate.http.waiters.waiting import Gone, while_there
 from headgate.operations import ingest
 from headgate.operations.declaring import Page
 
 if TYPE_CHECKING:
-    from headgate.ingest.profile import Profile
+    from headgate.ingest.profiles.profile import Profile
 
 handlers = Handlers(ingest.declared)
 
 
 @handlers.of(ingest.frozen)
-def frozen(call: Call, *, jid: str) -> Frozen | None:
+def frozen(call: ApiCall, *, jid: str) -> Frozen | None:
     """Of a job that the caller may see."""
     return call.gate.deposits.frozen_of(call.gate.queue.job(jid))
 
 
 @handlers.of(ingest.refresh)
-def refresh(call: Call, *, jid: str) -> Frozen:
+def refresh(call: ApiCall, *, jid: str) -> Frozen:
     """The same."""
     return call.gate.deposits.refresh(call.gate.queue.job(jid))
 
 
 @handlers.of(ingest.profiles)
-def profiles(call: Call, *, after: str | None, limit: int) -> Page[dict[str, Any]]:
+def profiles(call: ApiCall, *, after: str | None, limit: int) -> Page[dict[str, Any]]:
     """Those that the caller may see."""
-    from headgate.ingest.profile import load_profiles
+    from headgate.ingest.profiles.profile import load_profiles
 
     reach, sight = call.who.reach, call.gate.sight
 
@@ -60,9 +60,9 @@ def profiles(call: Call, *, after: str | None, limit: int) -> Page[dict[str, Any
 
 
 @handlers.of(ingest.profile)
-def profile(call: Call, *, name: str) -> dict[str, Any]:
+def profile(call: ApiCall, *, name: str) -> dict[str, Any]:
     """If the caller may see it."""
-    from headgate.ingest.snapshots import read_profile
+    from headgate.ingest.profiles.snapshots import read_profile
 
     who, sight = call.who, call.gate.sight
     if not who.reach.has("queue:work"):
@@ -73,7 +73,7 @@ def profile(call: Call, *, name: str) -> dict[str, Any]:
 
 
 @handlers.of(ingest.upload)
-async def upload(call: Call, *, name: str) -> ingest.Uploaded:
+async def upload(call: ApiCall, *, name: str) -> ingest.Uploaded:
     """As it arrives."""
     service, request = call.service, call.request
     try:
@@ -86,7 +86,7 @@ async def upload(call: Call, *, name: str) -> ingest.Uploaded:
 
 
 @handlers.of(ingest.verify)
-async def verify(call: Call, **asked: Any) -> ingest.Verified:
+async def verify(call: ApiCall, **asked: Any) -> ingest.Verified:
     """By a thread of its own, until it is done or the caller leaves."""
     if not call.service.readers.available_tokens:
         raise TooMany("too many objects are being verified at the same time", 30)
@@ -102,7 +102,7 @@ def _snapshot(who: Caller, profile: Profile) -> dict[str, Any]:
 
 async def _receive(request: Request, upload: Upload, name: str) -> Path:
     """Write the body to a file, as it comes, and return where it is. Nothing is left of one that fails."""
-    from headgate.service.work_folder import keep_upload, place_upload
+    from headgate.service.queue.work_folder import keep_upload, place_upload
 
     place = await run_in_threadpool(place_upload, upload.room.folder, name, upload.owner)
     try:
@@ -121,8 +121,8 @@ async def _receive(request: Request, upload: Upload, name: str) -> Path:
         raise
 
 
-async def _verify(call: Call, *, ark: str, wait: float, by: str) -> ingest.Verified:
-    from headgate.ingest.reading import verify_object
+async def _verify(call: ApiCall, *, ark: str, wait: float, by: str) -> ingest.Verified:
+    from headgate.ingest.objects.reading import verify_object
 
     left, count = threading.Event(), [0]
 

@@ -7,23 +7,18 @@ from typing import Any
 
 from headgate.calls.actor import must_own
 from headgate.core.errors import QueueRefused
-from headgate.core.inventory import Delivery, InventoryFile, ObjectVersion, Recipient, Recording
-from headgate.http.serving import Call, Handlers, page_after
+from headgate.core.inventory import InventoryFile, Recording
+from headgate.core.queue.model import PENDING
+from headgate.http.api.handlers import ApiCall, Handlers
 from headgate.operations import inventory
 from headgate.operations.declaring import Page
-from headgate.service.work_folder import is_known
+from headgate.service.queue.work_folder import is_known
 
 handlers = Handlers(inventory.declared)
 
 
-@handlers.of(inventory.versions)
-def versions(call: Call, *, ark: str, after: str | None, limit: int) -> Page[ObjectVersion]:
-    """By number."""
-    return page_after(call.gate.inventory.versions(ark), after, limit, lambda each: f"{each.number:010}")
-
-
 @handlers.of(inventory.files)
-def files(call: Call, *, ark: str, version: int, after: str | None, limit: int) -> Page[InventoryFile]:
+def files(call: ApiCall, *, ark: str, version: int, after: str | None, limit: int) -> Page[InventoryFile]:
     """The cursor is a position."""
     start = int(after or 0)
     found = call.gate.inventory.files(ark, version, start=start, limit=limit + 1)
@@ -31,51 +26,51 @@ def files(call: Call, *, ark: str, version: int, after: str | None, limit: int) 
 
 
 @handlers.of(inventory.owner_and_version)
-def owner_and_version(call: Call, *, ark: str) -> dict[str, Any] | None:
+def owner_and_version(call: ApiCall, *, ark: str) -> dict[str, Any] | None:
     """By name."""
     found = call.gate.inventory.owner_and_version(ark)
     return None if found is None else {"owner": found[0], "version": found[1]}
 
 
 @handlers.of(inventory.recorded)
-def recorded(call: Call, *, job: str) -> dict[str, Any] | None:
+def recorded(call: ApiCall, *, job: str) -> dict[str, Any] | None:
     """By name."""
     found = call.gate.inventory.recorded(job)
     return None if found is None else {"ark": found[0], "version": found[1]}
 
 
 @handlers.of(inventory.known_local_ids)
-def known_local_ids(call: Call, *, owner: str, local: Sequence[str]) -> Any:
+def known_local_ids(call: ApiCall, *, owner: str, local: Sequence[str]) -> Any:
     """Each with its ARK."""
     return call.gate.inventory.known_local_ids(owner, local)
 
 
 @handlers.of(inventory.record)
-def record(call: Call, *, recording: Recording, by: str) -> bool:
+def record(call: ApiCall, *, recording: Recording, by: str) -> bool:
     """The service adds the callback that the profile asks for."""
-    from headgate.ingest.recording import record as write_down
+    from headgate.ingest.steps.recording import record as write_down
 
     return write_down(call.gate.ingest, recording, by=by)
 
 
 @handlers.of(inventory.remove)
-def remove(call: Call, *, ark: str, dataids: Sequence[str] | None, **how: Any) -> bool:
+def remove(call: ApiCall, *, ark: str, dataids: Sequence[str] | None, **how: Any) -> bool:
     """With its chunks."""
     return call.gate.inventory.remove(ark, dataids or (), **how)
 
 
 @handlers.of(inventory.set_problem)
-def set_problem(call: Call, *, bid: str, problem: str) -> None:
+def set_problem(call: ApiCall, *, bid: str, problem: str) -> None:
     """Only its owner may say so, and only of a pending batch."""
     batch = call.gate.queue.batch(bid)
-    if batch.state != "pending" or not batch.worker:
+    if batch.state != PENDING or not batch.worker:
         raise QueueRefused(bid, "report a problem", f"it is {batch.state}, and no consumer has taken it as pending")
     must_own(bid, batch.principal)
     call.gate.inventory.set_problem(bid, problem)
 
 
 @handlers.of(inventory.forget)
-def forget(call: Call, *, item: str) -> None:
+def forget(call: ApiCall, *, item: str) -> None:
     """Of an item that has left the queue."""
     if is_known(call.gate.queue, item):
         raise QueueRefused(item, "forget", "it is still in the queue")
@@ -83,20 +78,8 @@ def forget(call: Call, *, item: str) -> None:
 
 
 @handlers.of(inventory.announce)
-def announce(call: Call, *, item: str, notice: str) -> bool:
+def announce(call: ApiCall, *, item: str, notice: str) -> bool:
     """The profile determines the recipients."""
-    from headgate.ingest.messages import announce as put
+    from headgate.ingest.notices.messages import announce as put
 
     return put(call.gate.ingest, item, notice)
-
-
-@handlers.of(inventory.settle)
-def settle(call: Call, *, message: str, state: Delivery, problem: str, recipients: Sequence[Recipient] | None) -> None:
-    """Delivered, or given up."""
-    call.gate.inventory.settle(message, state, problem, recipients or ())
-
-
-@handlers.of(inventory.delay)
-def delay(call: Call, *, message: str, problem: str, seconds: float, recipients: Sequence[Recipient] | None) -> None:
-    """It is retried later."""
-    call.gate.inventory.delay(message, problem, seconds, recipients or ())

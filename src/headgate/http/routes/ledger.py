@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from headgate.core.census import Span, Tally
 from headgate.core.errors import UnknownName
-from headgate.core.ledger import Change, Claim, Dataset, Defined, Port, Row, failure_cursor
-from headgate.core.wire import plain
-from headgate.http.serving import SHOWN, Call, Handlers, page
+from headgate.core.ledger.census import Span
+from headgate.core.ledger.model import Change, Dataset, Defined, Port, Row
+from headgate.core.values.wire import plain
+from headgate.http.api.handlers import SHOWN, ApiCall, Handlers
 from headgate.operations import ledger
 from headgate.operations.declaring import Page
-from headgate.service import census
+from headgate.service.ledger import census
 
 handlers = Handlers(ledger.declared)
 
@@ -28,7 +28,7 @@ SHOWN[ledger.JobFound, False] = lambda found, _who: {
 
 
 @handlers.of(ledger.dataset)
-def dataset(call: Call, *, name: str) -> Dataset:
+def dataset(call: ApiCall, *, name: str) -> Dataset:
     """By its name."""
     found = next((each for each in call.gate.ledger.datasets() if each.name == name), None)
     if found is None:
@@ -38,27 +38,24 @@ def dataset(call: Call, *, name: str) -> Dataset:
 
 @handlers.of(ledger.define)
 def define(
-    call: Call, *, datasets: dict[str, ledger.DatasetDefinition] | None, jobs: dict[str, ledger.JobDefinition] | None
+    call: ApiCall,
+    *,
+    datasets: dict[str, ledger.DatasetDefinition] | None,
+    jobs: dict[str, ledger.JobDefinition] | None,
 ) -> Defined:
-    """Secrets are not shared: whoever defines has no keys here."""
+    """Secrets are not shared: the definer's keys are not here."""
     bodies = [{name: vars(each) for name, each in (found or {}).items()} for found in (datasets, jobs)]
     return call.gate.ledger.define(*bodies, share=False)
 
 
-@handlers.of(ledger.define_job)
-def define_job(call: Call, *, job: str, **definition: Any) -> Defined:
-    """The same for one job."""
-    return call.gate.ledger.define_job(job, share=False, **definition)
-
-
 @handlers.of(ledger.job)
-def job(call: Call, *, job: str) -> ledger.JobFound:
+def job(call: ApiCall, *, job: str) -> ledger.JobFound:
     """With its datasets."""
     return ledger.JobFound(*call.gate.ledger.job(job))
 
 
 @handlers.of(ledger.connections)
-def connections(call: Call, *, job: str) -> dict[str, dict[str, Port]]:
+def connections(call: ApiCall, *, job: str) -> dict[str, dict[str, Port]]:
     """Sealed secrets are shown to callers that may read them."""
     found = call.gate.ledger.connections(job, key="")
     if call.who.reach.covers("cred:read", job):
@@ -72,31 +69,19 @@ def connections(call: Call, *, job: str) -> dict[str, dict[str, Port]]:
 
 
 @handlers.of(ledger.chunks)
-def chunks(call: Call, *, dataset: str | None, after: str | None, limit: int, **which: Any) -> Page[Row]:
+def chunks(call: ApiCall, *, dataset: str | None, after: str | None, limit: int, **which: Any) -> Page[Row]:
     """Whole data ids."""
     return Page(*census.rows_page(call.gate.ledger, dataset, after, limit, which))
 
 
-@handlers.of(ledger.failures)
-def failures(call: Call, *, after: str | None, limit: int) -> Page[Row]:
-    """From a moment on."""
-    return page(call.gate.ledger.failures(limit + 1, after), limit, failure_cursor)
-
-
-@handlers.of(ledger.tallies)
-def tallies(call: Call, *, most: int) -> Page[Tally]:
-    """Up to a limit."""
-    return Page(census.tallies(call.gate.ledger, most))
-
-
 @handlers.of(ledger.spans)
-def spans(call: Call, *, beside: list[str] | None, start: str | None, after: str | None, **which: Any) -> Page[Span]:
+def spans(call: ApiCall, *, beside: list[str] | None, start: str | None, after: str | None, **which: Any) -> Page[Span]:
     """The cursor is where the next one starts."""
     return Page(*census.spans_page(call.gate.ledger, beside=beside or (), start=after or start, **which))
 
 
 @handlers.of(ledger.plan)
-def plan(call: Call, *, job: str, limit: int) -> Page[ledger.Planned]:
+def plan(call: ApiCall, *, job: str, limit: int) -> Page[ledger.Planned]:
     """What runs next, then what is blocked."""
     found = call.gate.ledger.plan(job, limit)
     return Page(
@@ -111,33 +96,21 @@ def plan(call: Call, *, job: str, limit: int) -> Page[ledger.Planned]:
 
 
 @handlers.of(ledger.resubmit)
-def resubmit(call: Call, *, job: str, dataid: str, **how: Any) -> Page[Change]:
+def resubmit(call: ApiCall, *, job: str, dataid: str, **how: Any) -> Page[Change]:
     """One chunk."""
     return resubmit_all(call, job=job, dataids=[dataid], **how)
 
 
 @handlers.of(ledger.resubmit_all)
-def resubmit_all(call: Call, *, job: str, dataids: Sequence[str], steal: bool, **how: Any) -> Page[Change]:
+def resubmit_all(call: ApiCall, *, job: str, dataids: Sequence[str], steal: bool, **how: Any) -> Page[Change]:
     """Taking chunks from running workers needs more than an operator's scope."""
     if steal and not call.who.reach.has("admin:force"):
         call.who.must_reach("admin:force", "a running worker's chunk")
     return Page(call.gate.ledger.resubmit(job, dataids, steal=steal, **how))
 
 
-@handlers.of(ledger.set_status)
-def set_status(call: Call, **row: Any) -> Change:
-    """By name."""
-    return call.gate.ledger.set_status(**row)
-
-
 @handlers.of(ledger.unpause)
-def unpause(call: Call, *, job: str, reason: str, by: str) -> Any:
+def unpause(call: ApiCall, *, job: str, reason: str, by: str) -> Any:
     """A reason is accepted, and not needed."""
     del reason
     return call.gate.ledger.unpause(job, by=by)
-
-
-@handlers.of(ledger.force)
-def force(call: Call, *, job: str, dataid: str, **asked: Any) -> Claim:
-    """Its secrets stay sealed."""
-    return call.gate.ledger.force(job, dataid, key="", **asked)

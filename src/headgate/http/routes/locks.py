@@ -8,21 +8,26 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from headgate.core.errors import LockLost, LockRefused, UnknownName
-from headgate.core.locks import Lock, Waiter, parse_lock_id
-from headgate.core.locks import Request as LockRequest
-from headgate.core.tickets import Grant, Ticket
-from headgate.core.wire import plain
+from headgate.calls.actor import actor
+from headgate.core.errors import BadValue, LockLost, LockRefused, UnknownName
+from headgate.core.locks.model import Lock
+from headgate.core.locks.model import Request as LockRequest
+from headgate.core.locks.parsing import parse_lock_id
+from headgate.core.locks.tickets import Granted, Ticket
+from headgate.core.values.names import check_name, check_note, check_request_id
+from headgate.core.values.wire import plain
 from headgate.gate import Gate
-from headgate.http import obtaining
-from headgate.http.auth import Caller
-from headgate.http.obtaining import obtain, request_of
-from headgate.http.serving import LIMITS, SHOWN, Call, Handlers, page, page_after
-from headgate.http.waiting import asked_to_wait
+from headgate.http.access.auth import Caller
+from headgate.http.api.handlers import LIMITS, SHOWN, ApiCall, Handlers, page, page_after
+from headgate.http.waiters import obtaining
+from headgate.http.waiters.waiting import asked_to_wait
 from headgate.operations import locks
 from headgate.operations.declaring import Page
-from headgate.service.clock import steady
-from headgate.service.waiting import PAUSE_SECONDS, waits_outside
+from headgate.service.access.identity import new_request_id
+from headgate.service.checks import check_lease, check_span
+from headgate.service.leases.clock import steady
+from headgate.service.locks.waiting import PAUSE_SECONDS, waits_outside
+from headgate.service.locks.wants import check_wants
 
 handlers = Handlers(locks.declared)
 #: Of a waiter that has no place.
@@ -41,14 +46,15 @@ SHOWN[Lock, True] = lambda lock, who: shown_lock(who.seen(lock))
 
 
 @handlers.of(locks.acquire)
-async def acquire(call: Call, *, wait: float, **asked: Any) -> Grant:
+async def acquire(call: ApiCall, *, wait: float, **asked: Any) -> Granted:
     """With `wait`, wait without a thread."""
     wanted = request_of(call.gate, call.who, **asked)
-    return await asked_to_wait(call.request, wait, obtain(call.service, wanted, steady() + wait))
+    turns, steps = call.service.turns, call.service.gate.locks.steps
+    return await asked_to_wait(call.request, wait, obtaining.obtain(turns, steps, wanted, steady() + wait))
 
 
 @handlers.of(locks.list_locks)
-def list_locks(call: Call, *, claims: bool, after: str | None, limit: int, **which: Any) -> Page[Lock]:
+def list_locks(call: ApiCall, *, claims: bool, after: str | None, limit: int, **which: Any) -> Page[Lock]:
     """Those that the caller may see."""
 
     def ask(behind: str | None) -> Sequence[Lock]:
@@ -61,7 +67,7 @@ def list_locks(call: Call, *, claims: bool, after: str | None, limit: int, **whi
 
 
 @handlers.of(locks.get)
-def get(call: Call, *, lock_id: str) -> Lock:
+def get(call: ApiCall, *, lock_id: str) -> Lock:
     """If the caller may see it."""
     lock = call.gate.locks.get(lock_id)
     call.who.must_see("lock", "lock:acquire", lock.resource, lock_id)
@@ -69,24 +75,18 @@ def get(call: Call, *, lock_id: str) -> Lock:
 
 
 @handlers.of(locks.unguarded)
-def unguarded(call: Call, *, after: str | None, limit: int) -> Page[locks.Unguarded]:
+def unguarded(call: ApiCall, *, after: str | None, limit: int) -> Page[locks.Unguarded]:
     """Each with what is wrong."""
     found = [locks.Unguarded(fault.item, fault.what) for fault in call.gate.locks.tending.faults()]
     return page_after(found, after, limit, lambda each: each.lock)
-
-
-@handlers.of(locks.waiters)
-def waiters(call: Call, *, resource: str | None, after: str | None, limit: int) -> Page[Waiter]:
-    """By when they came, then by their queue position."""
-    return page_after(call.gate.locks.waiters(resource), after, limit, _arrival)
 
 
 # ---------------------------------------------------------------- waiting, step by step
 
 
 @handlers.of(locks.queue_up)
-def queue_up(call: Call, *, wait: float, **asked: Any) -> Any:
-    """The number of a place, or the locks."""
+def queue_up(call: ApiCall, *, wait: float, **asked: Any) -> Any:
+    """Return the ticket, or the locks."""
     del wait
     found = call.gate.locks.steps.queue_up(request_of(call.gate, call.who, **asked))
     if isinstance(found, Ticket):
@@ -95,23 +95,25 @@ def queue_up(call: Call, *, wait: float, **asked: Any) -> Any:
 
 
 @handlers.of(locks.take_turn)
-async def take_turn(call: Call, *, ticket: int, wait: float, **asked: Any) -> Grant | None:
+async def take_turn(call: ApiCall, *, ticket: int, wait: float, **asked: Any) -> Granted | None:
     """Wait without a thread."""
     del ticket
     service, wanted, until = call.service, _waited_for(call, **asked), steady() + wait
 
-    async def turn() -> Grant | None:
+    async def turn() -> Granted | None:
         place = await service.crew.run(_place, service.gate, wanted)
-        while place is None and steady() + PAUSE_SECONDS < until:  # A program outside is in the way.
+        while place is None and steady() + PAUSE_SECONDS < until:  # A program outside blocks it.
             await asyncio.sleep(PAUSE_SECONDS)
             place = await service.crew.run(_place, service.gate, wanted)
-        return await obtaining.take_turn(service, place, until) if isinstance(place, Ticket) else place
+        if not isinstance(place, Ticket):
+            return place
+        return await obtaining.take_turn(service.turns, service.gate.locks.steps, place, until)
 
     return await asked_to_wait(call.request, wait, turn()) or None
 
 
 @handlers.of(locks.give_up)
-def give_up(call: Call, *, ticket: int, wait: float, **asked: Any) -> Grant:
+def give_up(call: ApiCall, *, ticket: int, wait: float, **asked: Any) -> Granted:
     """The grant, if it came meanwhile."""
     del ticket, wait
     wanted = _waited_for(call, **asked)
@@ -120,7 +122,7 @@ def give_up(call: Call, *, ticket: int, wait: float, **asked: Any) -> Grant:
 
 
 @handlers.of(locks.withdraw)
-async def withdraw(call: Call, *, ticket: int, wait: float, **asked: Any) -> None:
+async def withdraw(call: ApiCall, *, ticket: int, wait: float, **asked: Any) -> None:
     """Whatever happened."""
     del ticket, wait
     service, wanted = call.service, _waited_for(call, **asked)
@@ -128,18 +130,40 @@ async def withdraw(call: Call, *, ticket: int, wait: float, **asked: Any) -> Non
     await service.crew.run(service.gate.locks.steps.withdraw, wanted, place)
 
 
-def _arrival(waiter: Waiter) -> str:
-    return f"{waiter.since.timestamp():020.6f} {waiter.ticket:020} {waiter.client}"
+def request_of(
+    gate: Gate, who: Caller, *, client: str, resource: str | None, mode: str, resources: dict[str, str] | None,
+    lease: float | None, reentrant: bool, note: str, owner: str, lock_delay: float, request_id: str | None,
+) -> LockRequest:  # fmt: skip
+    """What the store is asked for, if the caller may."""
+    if (resource is None) == (resources is None):
+        raise BadValue("resource", resource, "or `resources` is required: give one of the two")
+    wants = check_wants({str(resource): mode} if resources is None else resources, gate.locks.resource_limit)
+    for want in wants:
+        who.must_reach("lock:acquire", want.resource)
+    return LockRequest(
+        id=new_request_id() if request_id is None else check_request_id(request_id),
+        client=check_name("client", client),
+        wants=wants,
+        lease=check_lease(lease),
+        lock_delay=max(check_span("lock_delay", lock_delay), gate.settings.seconds("lock_delay")),
+        reentrant=reentrant,
+        owner=check_note("owner", owner)[:255] or who.by(),
+        note=check_note("note", note),
+        fresh=request_id is None,
+        outlives=True,
+        principal=who.principal,
+        override=actor().override,
+    )
 
 
-def _waited_for(call: Call, *, request_id: str, **asked: Any) -> LockRequest:
+def _waited_for(call: ApiCall, *, request_id: str, **asked: Any) -> LockRequest:
     """What a waiter asked for. Its request id proves the place; the number in the path proves nothing."""
     return request_of(call.gate, call.who, request_id=call.who.request_id(None, request_id), **asked)
 
 
-def _place(gate: Gate, wanted: LockRequest) -> Ticket | Grant | None:
+def _place(gate: Gate, wanted: LockRequest) -> Ticket | Granted | None:
     """The place of a request in the queue, or what it was granted meanwhile; None: it has none, since a program outside
-    Headgate is in the way.
+    Headgate blocks it.
     """
     try:
         return gate.locks.steps.place_of(wanted) or gate.locks.steps.queue_up(wanted)
@@ -163,7 +187,7 @@ def _all_seen(
     return found[: limit + 1]
 
 
-def _check_own(call: Call, *, lock_id: str, token: int | None = None, **_: Any) -> None:
+def _check_own(call: ApiCall, *, lock_id: str, token: int | None = None, **_: Any) -> None:
     """Of a token that is limited to some resources, whether the lock is on one of them; else, as if it were gone."""
     parse_lock_id(lock_id)
     reach = call.who.reach

@@ -12,10 +12,11 @@ from starlette.responses import JSONResponse
 from headgate.core.alarms import Alarm
 from headgate.core.errors import BadProfiles, BadValue
 from headgate.core.faults import Fault
-from headgate.core.names import check_reason
-from headgate.core.queue import (
+from headgate.core.queue.model import (
     ALL,
+    DELETE_EVENT,
     MAX_CRASHES,
+    PENDING,
     Batch,
     IngestJob,
     Item,
@@ -26,19 +27,20 @@ from headgate.core.queue import (
     for_readers,
     is_batch,
 )
-from headgate.core.wire import plain
+from headgate.core.values.names import check_reason
+from headgate.core.values.wire import plain
 from headgate.gate import Gate
-from headgate.http.auth import Caller
-from headgate.http.serving import SHOWN, Call, Handlers
-from headgate.http.waiting import asked_to_wait
+from headgate.http.access.auth import Caller
+from headgate.http.api.handlers import SHOWN, ApiCall, Handlers
+from headgate.http.waiters.waiting import asked_to_wait
 from headgate.operations import queue
-from headgate.service.clock import steady
-from headgate.service.looking import Looking
+from headgate.service.leases.clock import steady
+from headgate.service.leases.looking import Looking
 from headgate.telemetry import event as log
 
 handlers = Handlers(queue.declared)
 #: A person's events that take more than an operator's scope.
-FORCED = ("delete",)
+FORCED = (DELETE_EVENT,)
 #: So many items of a state are looked at.
 LOOK = 100
 
@@ -58,7 +60,7 @@ SHOWN[Alarm, False] = lambda alarm, _who: alarm_data(alarm)
 
 
 @handlers.of(queue.submit)
-def submit(call: Call, *, metadata: Mapping[str, Any] | None, request_id: str | None, **given: Any) -> JSONResponse:
+def submit(call: ApiCall, *, metadata: Mapping[str, Any] | None, request_id: str | None, **given: Any) -> JSONResponse:
     """With what blocks it."""
     gate, who = call.gate, call.who
     _refuse_names(metadata or {}, given)
@@ -69,13 +71,13 @@ def submit(call: Call, *, metadata: Mapping[str, Any] | None, request_id: str | 
 
 
 @handlers.of(queue.acquire_batch)
-async def acquire_batch(call: Call, *, after: str | None, **asked: Any) -> Item | None:
+async def acquire_batch(call: ApiCall, *, after: str | None, **asked: Any) -> Item | None:
     """Keep the profile that it starts with."""
     gate = call.service.gate
 
     def look(**asked: Any) -> Batch | None:
         found = gate.queue.acquire_batch(after=after, **asked)
-        if found is not None and found.state == "pending":
+        if found is not None and found.state == PENDING:
             _keep_profile(gate, found)
         return found
 
@@ -83,7 +85,7 @@ async def acquire_batch(call: Call, *, after: str | None, **asked: Any) -> Item 
 
 
 @handlers.of(queue.acquire_job)
-async def acquire_job(call: Call, *, after: queue.Position | None, **asked: Any) -> Item | None:
+async def acquire_job(call: ApiCall, *, after: queue.Position | None, **asked: Any) -> Item | None:
     """In the order of priorities."""
     place = None if after is None else Place(after.priority, check_item_id(after.id))
 
@@ -95,7 +97,14 @@ async def acquire_job(call: Call, *, after: queue.Position | None, **asked: Any)
 
 @handlers.of(queue.create_jobs)
 def create_jobs(
-    call: Call, *, bid: str, token: int, state: str, worker: str, position: int, jobs: Sequence[Mapping[str, Any]]
+    call: ApiCall,
+    *,
+    bid: str,
+    token: int,
+    state: str,
+    worker: str,
+    position: int,
+    jobs: Sequence[Mapping[str, Any]],
 ) -> int:
     """As the profile says that the batch started with."""
     gate = call.gate
@@ -105,7 +114,7 @@ def create_jobs(
 
 
 @handlers.of(queue.await_work)
-async def await_work(call: Call, *, batch: Sequence[str] | None, job: Sequence[str] | None, wait: float) -> None:
+async def await_work(call: ApiCall, *, batch: Sequence[str] | None, job: Sequence[str] | None, wait: float) -> None:
     """Wait without a thread."""
     batches, jobs = sorted(batch or ()), sorted(job or ())
     key = ("work", *(f"batch {each}" for each in batches), *(f"job {each}" for each in jobs))
@@ -119,7 +128,7 @@ async def await_work(call: Call, *, batch: Sequence[str] | None, job: Sequence[s
 
 
 @handlers.of(queue.repair)
-def repair(call: Call, *, by: str, **fault: Any) -> bool:
+def repair(call: ApiCall, *, by: str, **fault: Any) -> bool:
     """Of batches and ingest jobs."""
     return call.gate.queue.repair(Fault(**fault), by=by)
 
@@ -129,28 +138,28 @@ def repair(call: Call, *, by: str, **fault: Any) -> bool:
 
 @handlers.of(queue.renew_batch)
 @handlers.of(queue.renew_job)
-def renew(call: Call, *, lease: float, **given: Any) -> float:
+def renew(call: ApiCall, *, lease: float, **given: Any) -> float:
     """By its owner."""
     return call.gate.queue.renew(_taken(given, lease))
 
 
 @handlers.of(queue.give_back_batch)
 @handlers.of(queue.give_back_job)
-def give_back(call: Call, *, message: str, **given: Any) -> None:
+def give_back(call: ApiCall, *, message: str, **given: Any) -> None:
     """By its owner."""
     call.gate.queue.give_back(_taken(given), message)
 
 
 @handlers.of(queue.change_batch)
 @handlers.of(queue.change_job)
-def change(call: Call, **given: Any) -> Item:
+def change(call: ApiCall, **given: Any) -> Item:
     """By its owner."""
     return call.gate.queue.change(_taken(given), **given)
 
 
 @handlers.of(queue.fire_batch)
 @handlers.of(queue.fire_job)
-def fire(call: Call, *, event: str, reason: str, by: str, daemon: bool, **given: Any) -> Item:
+def fire(call: ApiCall, *, event: str, reason: str, by: str, daemon: bool, **given: Any) -> Item:
     """By its owner, an operator or a daemon."""
     owned, who = given["token"] is not None, call.who
     taken = _taken(given)
@@ -178,7 +187,14 @@ def _taken(given: dict[str, Any], lease: float = 60) -> Taken:
 
 
 async def _found(
-    call: Call, noun: str, after: str, look: Callable[..., Item | None], *, state: str, wait: float, **asked: Any
+    call: ApiCall,
+    noun: str,
+    after: str,
+    look: Callable[..., Item | None],
+    *,
+    state: str,
+    wait: float,
+    **asked: Any,
 ) -> Item | None:
     """What a look finds, at once or within `wait` seconds. With a request id, it may have been given already."""
 
@@ -193,10 +209,10 @@ async def _found(
 
 
 def _keep_profile(gate: Gate, batch: Batch) -> None:
-    """Keep the profile that a batch starts with, whoever works on it: nobody else may say what that is."""
+    """Record the profile that a batch starts with, which only the service chooses, whatever worker takes the batch."""
     if not gate.keeps_inventory:
         return
-    from headgate.ingest.snapshots import start_batch
+    from headgate.ingest.profiles.snapshots import start_batch
 
     try:
         start_batch(gate.inventory, Path(gate.settings["profiles_folder"]), batch)
@@ -206,7 +222,7 @@ def _keep_profile(gate: Gate, batch: Batch) -> None:
 
 
 def _is_work(gate: Gate, batch_states: Sequence[str], job_states: Sequence[str]) -> bool:
-    """Whether there may be something to take, as far as a short look tells."""
+    """Whether there may be something to take, as far as a quick check shows."""
     if gate.queue.hold_of(ALL):
         return False
     found: list[Item] = [each for state in batch_states for each in gate.queue.batches(state, limit=LOOK)]
@@ -215,8 +231,8 @@ def _is_work(gate: Gate, batch_states: Sequence[str], job_states: Sequence[str])
 
 
 def _refuse_others_file(gate: Gate, who: Caller, url: str) -> None:
-    """Readers see the addresses of files that others handed in; only whoever did may have them ingested."""
-    from headgate.service.work_folder import upload_owner
+    """Readers see the addresses of files that others submitted; only their submitter may have them ingested."""
+    from headgate.service.queue.work_folder import upload_owner
 
     owner = upload_owner(gate.work_folder, url)
     if owner in (None, who.token.id) or who.reach.has("admin:force"):

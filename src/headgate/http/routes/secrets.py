@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.core.credentials import Custody, CustodyChange, MasterWrap
+from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.errors import BadValue
-from headgate.core.wire import parse
-from headgate.http.serving import Call, Handlers
+from headgate.core.values.wire import parse
+from headgate.http.api.handlers import ApiCall, Handlers
 from headgate.operations import secrets
 from headgate.operations.declaring import Page
 
@@ -15,20 +15,20 @@ handlers = Handlers(secrets.declared)
 
 
 @handlers.of(secrets.change_custody)
-def change_custody(call: Call, *, known: Any, change: Any) -> bool:
+def change_custody(call: ApiCall, *, known: Any, change: Any) -> bool:
     """If everything still matches."""
     before, after = _parsed(Custody, known, "known"), _parsed(CustodyChange, change, "change")
     return call.gate.ledger.custody.change_custody(before, after)
 
 
 @handlers.of(secrets.rewrap)
-def rewrap(call: Call, *, pairs: Any) -> int:
+def rewrap(call: ApiCall, *, pairs: Any) -> int:
     """Those that still match."""
     return call.gate.ledger.custody.rewrap(_parsed(list[tuple[MasterWrap, MasterWrap]], pairs, "pairs"))
 
 
 @handlers.of(secrets.masters)
-def masters(call: Call) -> Page[secrets.MasterKnown]:
+def masters(call: ApiCall) -> Page[secrets.MasterKnown]:
     """By number."""
     return Page([secrets.MasterKnown(*each) for each in sorted(call.gate.ledger.custody.masters().items())])
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headgate import __version__
-from headgate.core.describe import machine_data
 from headgate.core.errors import BadValue
 from headgate.core.faults import Fault
 from headgate.core.history import Entry, Happened
-from headgate.core.locks import Lock
-from headgate.core.states import CHUNK, LOCK, MERRITT_BATCH
+from headgate.core.locks.model import Lock
+from headgate.core.tables.describe import machine_data
+from headgate.core.tables.states import CHUNK, LOCK, MERRITT_BATCH
+from headgate.http.api.handlers import ApiCall, Handlers, page_after
 from headgate.http.routes.locks import shown_lock
-from headgate.http.serving import Call, Handlers, page_after
 from headgate.operations import whole
 from headgate.operations.declaring import Page
 
@@ -22,7 +22,7 @@ handlers = Handlers(whole.declared)
 
 
 @handlers.of(whole.about)
-def about(call: Call) -> dict[str, Any]:
+def about(call: ApiCall) -> dict[str, Any]:
     """The service and its caller."""
     gate, who = call.gate, call.who
     return {
@@ -40,7 +40,7 @@ def about(call: Call) -> dict[str, Any]:
 
 
 @handlers.of(whole.status)
-def status(call: Call, *, rich: bool) -> dict[str, Any]:
+def status(call: ApiCall, *, rich: bool) -> dict[str, Any]:
     """Holders as the caller sees them."""
     found = call.gate.status(rich=rich)
     if rich:
@@ -49,39 +49,39 @@ def status(call: Call, *, rich: bool) -> dict[str, Any]:
 
 
 @handlers.of(whole.repair)
-def repair(call: Call, *, by: str, **fault: Any) -> bool:
+def repair(call: ApiCall, *, by: str, **fault: Any) -> bool:
     """Of locks and chunks."""
     return call.gate.locks.repair(Fault(**fault), by=by)
 
 
 @handlers.of(whole.machines)
-def machines(call: Call) -> Page[dict[str, Any]]:
+def machines(call: ApiCall) -> Page[dict[str, Any]]:
     """Those of the queue as the store spells them."""
     return Page([machine_data(each) for each in (LOCK, CHUNK, *call.gate.queue.tables())])
 
 
 @handlers.of(whole.history)
-def history(call: Call, *, since: str | None, until: str | None, **which: Any) -> Page[Entry]:
+def history(call: ApiCall, *, since: str | None, until: str | None, **which: Any) -> Page[Entry]:
     """Its cursor is the history's own."""
     found = call.gate.history(since=_moment(since), until=_moment(until), **which)
     return Page(found, found.next)
 
 
 @handlers.of(whole.history_counts)
-def history_counts(call: Call, *, event: Sequence[str], since: str | None) -> Page[Happened]:
+def history_counts(call: ApiCall, *, event: Sequence[str], since: str | None) -> Page[Happened]:
     """By hour."""
     return Page(call.gate.history.count(_moment(since) or datetime.now(UTC) - timedelta(days=1), event))
 
 
 @handlers.of(whole.clients)
-def clients(call: Call, *, after: str | None, limit: int) -> Page[whole.KnownClient]:
+def clients(call: ApiCall, *, after: str | None, limit: int) -> Page[whole.KnownClient]:
     """Each with its time."""
     found = (whole.KnownClient(*each) for each in call.gate.locks.clients())
     return page_after(found, after, limit, lambda each: each.name)
 
 
 @handlers.of(whole.reap)
-def reap(call: Call, *, of: str, limit: int, by: str) -> int:
+def reap(call: ApiCall, *, of: str, limit: int, by: str) -> int:
     """Of one noun."""
     gate = call.gate
     if of == "locks":

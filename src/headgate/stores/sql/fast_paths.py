@@ -1,4 +1,4 @@
-"""The tables of locks as SQL, for the statements and routines that decide in one trip.
+"""The tables of locks and chunks as SQL, for the statements and routines that decide in one trip.
 
 They accelerate the slow path and must come to the same result whenever they say yes. So every state, mode and event
 in them is rendered from the tables; what the tables say otherwise is left to the slow path.
@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from headgate.core.lock_rules import LockRules, summary
-from headgate.core.locks import Mode, delay_of
-from headgate.core.machine import Transition
+from headgate.core.ledger.model import HOLD, READY, RUNNING, SETTLED, Kind
+from headgate.core.ledger.rules import COUNTS_BEGIN, ChunkRules, word_of
+from headgate.core.locks.model import Mode, delay_of
+from headgate.core.locks.rules import LockRules, summary
+from headgate.core.tables.machine import Transition
 
 #: Stands for the name of a routine in its own text.
 NAME = "$name"
@@ -39,7 +41,7 @@ def routine(name: str, text: str) -> Routine:
 
 @lru_cache(maxsize=64)
 def lock_words(rules: LockRules) -> Mapping[str, str]:
-    """What stands for words in braces in statements about locks; the resource's row is `r`, the mode is `:mode`."""
+    """The values of words in braces in statements about locks; the resource's row is `r`, the mode is `:mode`."""
     fast = rules.fast
     return {
         "no_mode": NO_MODE,
@@ -54,6 +56,32 @@ def lock_words(rules: LockRules) -> Mapping[str, str]:
         "releasable": one_of("mode", fast.release),
         "release_target": target_of("mode", fast.release),
     }
+
+
+@lru_cache(maxsize=64)
+def chunk_words(rules: ChunkRules) -> Mapping[str, str]:
+    """The values of words in braces in statements about chunks."""
+    claim, success, lose = rules.fast.claim, rules.fast.success, rules.fast.lose
+    return {
+        "running": quoted(RUNNING),
+        "ready": quoted(READY),
+        "done": quoted(word_of(READY, Kind.INPUT)),
+        "settled": f"({quoted(*SETTLED)})",
+        "settled_or_held": f"({quoted(*SETTLED, HOLD)})",
+        "claim_event": quoted(claim.event if claim else ""),
+        "claim_source": quoted(claim.source if claim else ""),
+        "success_event": quoted(success.event if success else ""),
+        "interruptions": f"({quoted(*rules.counts_interruptions)})" if rules.counts_interruptions else "(null)",
+        "counts_begin": f"({quoted(*COUNTS_BEGIN)})",
+        "claims_end": NEVER if lose is None else "1 = 1",
+        "lose_event": quoted(lose.event if lose else ""),
+        "lose_target": quoted(lose.target if lose else ""),
+    }
+
+
+def quoted(*words: str) -> str:
+    """Words as literals of SQL, separated by commas."""
+    return ", ".join(f"'{word}'" for word in words)
 
 
 def joins(rules: LockRules, wanted: str, row: str) -> str:

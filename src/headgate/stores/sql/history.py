@@ -12,21 +12,21 @@ from sqlalchemy import ColumnElement, Select, and_, func, literal, literal_colum
 from headgate.calls.deadlines import HISTORY_CALLS, answered_in_time
 from headgate.core.errors import ForeignStore
 from headgate.core.history import HOUR_SECONDS, Entry, Happened, HistoryFilter
-from headgate.core.ledger import chunk_resource, parse_chunk_resource
-from headgate.core.locks import resource_digest, resource_key
-from headgate.core.queue import is_batch
-from headgate.stores.history import Leaf
+from headgate.core.ledger.model import chunk_resource, parse_chunk_resource
+from headgate.core.locks.model import resource_digest, resource_key
+from headgate.core.queue.model import is_batch
+from headgate.stores.ports.history import Leaf
 from headgate.stores.sql import schema
-from headgate.stores.sql.chunks import job_names
-from headgate.stores.sql.engine import Database, Transaction
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.facts import HISTORY_SINCE, write_fact
+from headgate.stores.sql.database.moments import MICROSECONDS, micro, moment, to_micro, to_seconds
+from headgate.stores.sql.database.sql_text import Row, Statement
+from headgate.stores.sql.database.transaction import Transaction, by_column
 from headgate.stores.sql.history_schema import RARE
-from headgate.stores.sql.ledger_questions import number_of as job_number
-from headgate.stores.sql.lock_statements import ADD_RESOURCE
-from headgate.stores.sql.moments import MICROSECONDS, micro, moment, to_micro, to_seconds
-from headgate.stores.sql.moving_statements import ADD_FACT, DROP_FACT
-from headgate.stores.sql.opening import HISTORY_SINCE
-from headgate.stores.sql.queue_rows import BATCHES, JOBS, number_of
-from headgate.stores.sql.statement import Row, Statement
+from headgate.stores.sql.ledger.questions import number_of as job_number
+from headgate.stores.sql.ledger.snapshots import job_names
+from headgate.stores.sql.locks.statements import ADD_RESOURCE
+from headgate.stores.sql.queue.rows import BATCHES, JOBS, number_of
 
 TOLD = schema.history.c
 #: A copied entry has its store's tag above these bits of its origin, and its id there in them.
@@ -120,8 +120,7 @@ class SqlHistory:
             last = tx.one(FIND_LAST, until=micro(until), ahead=limit - 1) or (micro(until) - 1, LAST_ID)
             removed = tx.count(FORGET, at=last[0], id=last[1])
             if removed:
-                tx.run(DROP_FACT, name=HISTORY_SINCE)
-                tx.run(ADD_FACT, name=HISTORY_SINCE, value=str(micro(until)))
+                write_fact(tx, HISTORY_SINCE, str(micro(until)))
             return removed
 
         return self._database.write(step)
@@ -215,7 +214,7 @@ def _of_resource(resource: str) -> ColumnElement[bool]:
 
 
 def _resources(tx: Transaction, keys: set[str], known: str | None) -> dict[str, str]:
-    """The resources' names by their keys in lock ids, which are the beginnings of their keys here."""
+    """The names of resources by the keys in their lock ids, which are prefixes of the keys in the table."""
     names = {} if known is None else {resource_key(known): known}
     missing, of = sorted(keys - set(names)), schema.resource.c
     for start in range(0, len(missing), MANY):
@@ -243,7 +242,7 @@ def _entry(row: Row, names: dict[str, str]) -> Entry:
     elif noun == "hold":
         resource = subject
     else:
-        of = (BATCHES if noun == BATCHES.machine.name else JOBS).id_of(int(subject))
+        of = (BATCHES if noun == BATCHES.name else JOBS).id_of(int(subject))
     return Entry(
         int(number), moment(at), str(noun), str(event), resource, str(client), str(lock_id),
         int(token), str(before), str(after), str(reason), int(count), of, to_seconds(spent), str(by),
@@ -277,19 +276,12 @@ def _columns(new: Sequence[tuple[int, Leaf]]) -> dict[str, Sequence[object]]:
     return {
         "origin": [origin for origin, _ in new],
         "at": [micro(entry.at) for entry in entries],
-        "noun": [entry.noun for entry in entries],
-        "event": [entry.event for entry in entries],
         "subject": [subject_of(entry) for entry in entries],
-        "lock_id": [entry.lock_id for entry in entries],
         "batch": [number_of(leaf.batch) if leaf.batch else UNKNOWN for _, leaf in new],
-        "client": [entry.client for entry in entries],
-        "token": [entry.token for entry in entries],
-        "before": [entry.before for entry in entries],
-        "after": [entry.after for entry in entries],
-        "reason": [entry.reason for entry in entries],
-        "count": [entry.count for entry in entries],
         "spent": [UNKNOWN if entry.spent is None else to_micro(entry.spent) for entry in entries],
-        "principal": [entry.principal for entry in entries],
+        **by_column(
+            entries, "noun", "event", "lock_id", "client", "token", "before", "after", "reason", "count", "principal"
+        ),
     }
 
 

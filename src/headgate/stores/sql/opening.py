@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
 
-from headgate.core.errors import ForeignStore, HalfMoved, SchemaMismatch
+from headgate.core.errors import ForeignStore, HalfMoved
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions, no_store
+from headgate.stores.sql import schema_versions
+from headgate.stores.sql.database.dialect import Dialect, DriverConnection
+from headgate.stores.sql.database.engine import Database, ServerChanged
+from headgate.stores.sql.database.facts import ARRIVING, READ_TAG, read_facts
 from headgate.stores.sql.dialects import dialect_for
-from headgate.stores.sql.dialects.base import Connection, Dialect
-from headgate.stores.sql.engine import Database, ServerChanged, Transaction
-from headgate.stores.sql.lock_statements import READ_TAG
-from headgate.stores.sql.statement import Statement
-
-#: Where the migrations are: one file for each version of the schema.
-MIGRATIONS = Path(__file__).parent / "migrations"
-READ_VERSION = Statement("The version of the schema.", "select version_num from hg_schema")
-READ_FACTS = Statement("What is known of the store.", "select name, value from hg_meta")
-READ_FLOOR = Statement("The token after which all others come.", "select {token_floor}")
-#: Facts about a store that another one was moved into: while it is not whole, who moves; where new tokens begin.
-ARRIVING, TOKEN_FLOOR = "arriving", "token_floor"
-#: Facts about the server that keeps it: its epoch, when its clock was last followed, how tokens were last raised.
-#: A fact about the history: entries from before this time (micro-seconds) may have been removed.
-HISTORY_SINCE = "history_since"
-EPOCH, CLOCK_SET, RAISED = "epoch", "clock_set", "tokens_raised"
 
 
 def open_database(url: str, options: StoreOptions = DEFAULT_OPTIONS, *, half_moved: bool = False) -> Database:
@@ -55,7 +42,7 @@ def install_routines(database: Database) -> None:
         database.lend(lambda driver: _create(dialect, driver, missing.values()))
 
 
-def _create(dialect: Dialect, driver: Connection, texts: Iterable[str]) -> None:
+def _create(dialect: Dialect, driver: DriverConnection, texts: Iterable[str]) -> None:
     with closing(driver.cursor()) as cursor:
         try:
             cursor.execute(dialect.begin_write)
@@ -78,23 +65,13 @@ def check_whole(database: Database, facts: Mapping[str, str]) -> None:
 
 
 def _follow(database: Database, change: ServerChanged) -> None:
-    from headgate.stores.sql.epochs import follow  # Loaded when there is something to follow, which is seldom.
+    from headgate.stores.sql.server.epochs import follow  # Loaded when there is something to follow, which is seldom.
 
     follow(database, change)
 
 
-def read_floor(tx: Transaction) -> int:
-    """No token is given up to this one."""
-    return int(tx.one(READ_FLOOR)[0])
-
-
-def read_facts(database: Database) -> dict[str, str]:
-    """What is known of the store, by name."""
-    return {str(name): str(value) for name, value in database.single(READ_FACTS)}
-
-
 def make_or_check(database: Database) -> None:
-    """Make the schema when there is none; complete it when its making was interrupted; else compare versions.
+    """Create the schema if there is none, complete it if its creation was interrupted, otherwise compare versions.
 
     NoStore when the database is empty, and the options do not say to create a store in it.
     """
@@ -102,9 +79,9 @@ def make_or_check(database: Database) -> None:
     if not tables and not database.dialect.options.create:
         raise no_store(database.name)
     if "hg_schema" in tables and not half_made(database):
-        check_version(database)
+        schema_versions.check_version(database)
     elif not tables or ("hg_schema" in tables and not holds_ensembl(database, tables)):
-        from headgate.stores.sql.migrations.runner import upgrade
+        from headgate.stores.sql.migrations.upgrade import upgrade
 
         upgrade(database)
     else:
@@ -132,8 +109,8 @@ def half_made(database: Database) -> bool:
 
     Where tables cannot be made in a transaction, others see each version on the way to the newest.
     """
-    version = version_of(database)
-    return version == "none" or (version in versions() and not database.single(READ_TAG))
+    version = schema_versions.version_of(database)
+    return version == "none" or (version in schema_versions.versions() and not database.single(READ_TAG))
 
 
 def foreign(database: Database, tables: set[str]) -> ForeignStore:
@@ -147,30 +124,3 @@ def foreign(database: Database, tables: set[str]) -> ForeignStore:
         f"{database.name} has tables of another program ({shown}) and none of Headgate's. Use an empty database, or "
         "add Headgate's tables with: headgate migrate --beside"
     )
-
-
-def check_version(database: Database) -> None:
-    """Refuse a schema of another version, and say what to do."""
-    found = version_of(database)
-    known = versions()
-    if found == known[-1]:
-        return
-    if found in known:
-        raise SchemaMismatch(
-            f"{database.name} has schema {found}; this Headgate needs {known[-1]}. Stop all processes that use it, "
-            f"then run: headgate migrate --url {database.name}"
-        )
-    raise SchemaMismatch(
-        f"{database.name} has schema {found} of a newer Headgate; this one supports up to {known[-1]}. Upgrade Headgate"
-    )
-
-
-def version_of(database: Database) -> str:
-    """The schema version that the database says it has."""
-    rows = database.single(READ_VERSION)
-    return str(rows[0][0]) if rows else "none"
-
-
-def versions() -> list[str]:
-    """Every schema version that there is a migration for, oldest first."""
-    return [name.split("_")[3] for name in sorted(path.name for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))]

@@ -5,17 +5,35 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, Table, Text
 from sqlalchemy import text as condition
 
-from headgate.core.ledger import Kind, OnFailure
-from headgate.core.locks import Mode
-from headgate.core.ordering import Order
-from headgate.stores.sql import columns, history_schema, inventory_schema, queue_schema
-from headgate.stores.sql.columns import MYSQL, ON_LEASE_CLOCK, Document, Key, Number, OrderKey, one_of, principal, text
+from headgate.core.ledger.model import RUNNING, SETTLED, Kind, OnFailure
+from headgate.core.ledger.ordering import Order
+from headgate.core.locks.model import COMPATIBLE, Mode
+from headgate.stores.sql import history_schema
+from headgate.stores.sql.database import columns
+from headgate.stores.sql.database.columns import (
+    MYSQL,
+    ON_LEASE_CLOCK,
+    Document,
+    Key,
+    Number,
+    OrderKey,
+    one_of,
+    principal,
+    text,
+)
+from headgate.stores.sql.fast_paths import quoted
+from headgate.stores.sql.inventory import schema as inventory_schema
+from headgate.stores.sql.queue import schema as queue_schema
 
 metadata = columns.metadata
 #: Tables that stand in files of their own.
 history, inventory, queue = history_schema.history, inventory_schema, queue_schema
 
 MODES = tuple(mode.value for mode in Mode)
+#: Modes of which a resource may have several locks.
+TOGETHER = tuple(mode.value for mode in Mode if COMPATIBLE[mode, mode])
+#: Chunks that need a person or another try.
+UNSETTLED = f"status not in ({quoted(*SETTLED)})"
 
 # Facts about the store itself: its tag, its clock.
 meta = Table(
@@ -39,7 +57,7 @@ resource = Table(
     Column("known", Boolean(create_constraint=False), nullable=False, comment="false: forgotten, token kept"),
     CheckConstraint(one_of("mode", MODES), name="hg_resource_mode"),
     # A writer is alone.
-    CheckConstraint("holders >= 0 and (mode = 'shared' or holders <= 1)", name="hg_resource_alone"),
+    CheckConstraint(f"holders >= 0 and ({one_of('mode', TOGETHER)} or holders <= 1)", name="hg_resource_alone"),
     CheckConstraint("waiting >= 0", name="hg_resource_waiting"),
     **MYSQL,
 )
@@ -200,7 +218,7 @@ chunk = Table(
     principal("the owner of the newest claim"),
     CheckConstraint(one_of("kind", KINDS), name="hg_chunk_kind"),
     # What runs, and nothing else, has a lease: so the claims of the dead are found among the running ones alone.
-    CheckConstraint("(lease_until is null) = (status <> 'RUNNING')", name="hg_chunk_lease"),
+    CheckConstraint(f"(lease_until is null) = (status <> '{RUNNING}')", name="hg_chunk_lease"),
     Index(
         "hg_chunk_lease_until", "job_id", "lease_until",
         postgresql_where=condition("lease_until is not null"), sqlite_where=condition("lease_until is not null"),
@@ -208,8 +226,8 @@ chunk = Table(
     # What needs a person or another try; what runs or is done is not in it, where the database can leave it out.
     Index(
         "hg_chunk_trouble", "job_id", "status",
-        postgresql_where=condition("status not in ('READY', 'DONE', 'RUNNING')"),
-        sqlite_where=condition("status not in ('READY', 'DONE', 'RUNNING')"),
+        postgresql_where=condition(UNSETTLED),
+        sqlite_where=condition(UNSETTLED),
     ),
     Index("hg_chunk_order", "dataset_id", "order_key"),
     sqlite_with_rowid=False,

@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.calls.deadlines import answered_in_time
-from headgate.stores.history import History
-from headgate.stores.sql import lock_statements as sql
-from headgate.stores.sql.engine import Database
-from headgate.stores.sql.locks import SqlLocks
-from headgate.stores.sql.parts import Parts
+from headgate.stores.ports.history import MergedHistory
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.facts import READ_TAG
+from headgate.stores.sql.database.parts import Parts
+from headgate.stores.sql.locks.store import SqlLocks
 
 if TYPE_CHECKING:
-    from headgate.stores.history import HistoryKeeper, HistorySource
-    from headgate.stores.inventory_port import InventoryStore
-    from headgate.stores.queue_port import QueueStore
-    from headgate.stores.sql.epochs import SqlEpochs
+    from headgate.stores.ports.history import HistoryKeeper, HistorySource
+    from headgate.stores.ports.inventory import InventoryStore
+    from headgate.stores.ports.queue import QueueStore
+    from headgate.stores.sql.access.browser_sessions import SqlSessions
+    from headgate.stores.sql.access.tokens import SqlTokens
     from headgate.stores.sql.history import SqlHistory
-    from headgate.stores.sql.outages import SqlOutages
     from headgate.stores.sql.repeats import SqlRepeats
-    from headgate.stores.sql.sessions import SqlSessions
-    from headgate.stores.sql.tokens import SqlTokens
+    from headgate.stores.sql.server.epochs import SqlEpochs
+    from headgate.stores.sql.server.outages import SqlOutages
 
 
 @answered_in_time({})
@@ -44,28 +44,28 @@ class SqlStore:
     @property
     def queue(self) -> QueueStore:
         """The queue in the same database."""
-        from headgate.stores.sql.queue import SqlQueue
+        from headgate.stores.sql.queue.store import SqlQueue
 
         return self._built.only(SqlQueue, self._database, self.locks.news)
 
     @property
     def inventory(self) -> InventoryStore:
         """The inventory beside the ledger, so that recording an object and publishing its chunk are one transaction."""
-        from headgate.stores.sql.inventory import SqlInventory
+        from headgate.stores.sql.inventory.store import SqlInventory
 
         return self._built.only(SqlInventory, self._database, self.locks.news)
 
     @property
     def tokens(self) -> SqlTokens:
         """API tokens."""
-        from headgate.stores.sql.tokens import SqlTokens
+        from headgate.stores.sql.access.tokens import SqlTokens
 
         return self._built.only(SqlTokens, self._database)
 
     @property
     def sessions(self) -> SqlSessions:
         """Browser sessions and sign-in codes."""
-        from headgate.stores.sql.sessions import SqlSessions
+        from headgate.stores.sql.access.browser_sessions import SqlSessions
 
         return self._built.only(SqlSessions, self._database)
 
@@ -79,21 +79,21 @@ class SqlStore:
     @property
     def outages(self) -> SqlOutages:
         """When a service was last heard of here."""
-        from headgate.stores.sql.outages import SqlOutages
+        from headgate.stores.sql.server.outages import SqlOutages
 
         return self._built.only(SqlOutages, self._database)
 
     @property
     def epochs(self) -> SqlEpochs:
         """Which server keeps the store, and its tokens."""
-        from headgate.stores.sql.epochs import SqlEpochs
+        from headgate.stores.sql.server.epochs import SqlEpochs
 
         return self._built.only(SqlEpochs, self._database)
 
     @property
-    def history(self) -> History:
+    def history(self) -> MergedHistory:
         """What happened in this database."""
-        return self._built.only(History, self.keeper)
+        return self._built.only(MergedHistory, self.keeper)
 
     @property
     def keeper(self) -> SqlHistory:
@@ -119,7 +119,7 @@ class SqlStore:
 
     def ping(self) -> None:
         """Ask for the shortest answer there is."""
-        self._database.read(lambda tx: tx.one(sql.READ_TAG))
+        self._database.read(lambda tx: tx.one(READ_TAG))
 
     def close(self) -> None:
         """Stop listening, and close all connections."""

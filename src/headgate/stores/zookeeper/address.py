@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headgate.core.errors import BadValue
-from headgate.core.redaction import mask
-from headgate.stores.tls import NO_TLS, OFF, Tls, all_stay_here, take_options
+from headgate.core.values.redaction import mask
+from headgate.stores.tls import OFF, all_stay_here, take_options
 from headgate.stores.tls import OPTIONS as TLS_OPTIONS
-from headgate.stores.zookeeper.queue_tree import SPELLINGS, QueueTree
+from headgate.stores.zookeeper.ensemble.servers import Servers
+from headgate.stores.zookeeper.queue.tree import SPELLINGS, QueueTree
 from headgate.stores.zookeeper.tree import Tree
 
 FORM = "write zookeeper://host:port,host:port/folder"
@@ -29,32 +29,16 @@ IN_CLEAR = (
 OPTIONS = ("session", "patience", "spelling")
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address(Servers):
     """A URL, taken apart."""
 
-    #: What errors call it: the URL without a password.
-    name: str
-    #: Host:port, with commas between.
-    hosts: str
-    #: Every node path of the locks.
+    #: Every node path of the store.
     tree: Tree
     #: Every node path of the queue, in its spelling.
     queue: QueueTree
-    #: Seconds of the session of everything that is not leased.
-    session: float = 10.0
-    #: Seconds that a call may take, in place of the setting `answer_within`; None: as the setting says.
-    patience: float | None = None
-    #: Name and password for ZooKeeper's digest scheme.
-    auth: list[tuple[str, str]] = field(default_factory=list)
-    #: Who may use our nodes; None: everybody.
-    acl: list[Any] | None = None
-    #: How the connection is encrypted: not at all, unless the URL says so, since ZooKeeper has another port for it.
-    tls: Tls = NO_TLS
     #: Whether every server is on this machine.
     is_here: bool = True
-    #: Where kazoo's own log goes.
-    logger: logging.Logger = field(default_factory=lambda: logging.getLogger("headgate.kazoo"))
 
     def notices(self) -> list[str]:
         """What others on the network can do with the store, as its URL leaves it; none where all servers are here."""

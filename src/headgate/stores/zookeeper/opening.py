@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headgate.core.documents import read_document
 from headgate.core.errors import ForeignStore, HalfMoved, SchemaMismatch
+from headgate.core.values.documents import read_document
 from headgate.stores.options import no_store
 from headgate.stores.zookeeper.address import Address
-from headgate.stores.zookeeper.asking import make, read
-from headgate.stores.zookeeper.multi import Op, multi
-from headgate.stores.zookeeper.session import Sessions
+from headgate.stores.zookeeper.ensemble.asking import make, read
+from headgate.stores.zookeeper.ensemble.multi import Op, multi
+from headgate.stores.zookeeper.ensemble.session import ZkSessions
 from headgate.telemetry import event
 
 SCHEMA = "1"
@@ -25,7 +25,7 @@ NO_BASE = {"bid": 0, "jid": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class RootNode:
     """What the store's own node says."""
 
     tag: str
@@ -47,7 +47,7 @@ class Root:
         return json.dumps({"tag": self.tag, "schema": SCHEMA, **said}).encode()
 
 
-def open_tree(sessions: Sessions, address: Address, *, half_moved: bool = False, create: bool = True) -> Root:
+def open_tree(sessions: ZkSessions, address: Address, *, half_moved: bool = False, create: bool = True) -> RootNode:
     """The store's root. `half_moved`: also of one that nobody may work with. `create`: the store is made if it is not
     there; NoStore otherwise.
     """
@@ -67,24 +67,24 @@ def open_tree(sessions: Sessions, address: Address, *, half_moved: bool = False,
             raise no_store(address.name)
         _make_chroot(sessions, address)
         ops = [
-            Op("make", address.tree.root, Root(secrets.token_hex(2)).data()),
+            Op("make", address.tree.root, RootNode(secrets.token_hex(2)).data()),
             *(Op("make", path) for path in address.tree.folders),
         ]
         sessions.base.ask(multi(ops))
 
 
-def _read_root(sessions: Sessions, address: Address) -> bytes | None:
+def _read_root(sessions: ZkSessions, address: Address) -> bytes | None:
     answer: Any = sessions.base.ask(read(address.tree.root))[0]
     return None if isinstance(answer, Exception) else bytes(answer[0])
 
 
-def _make_chroot(sessions: Sessions, address: Address) -> None:
+def _make_chroot(sessions: ZkSessions, address: Address) -> None:
     names = address.tree.chroot.split("/")[1:]
     for count in range(1, len(names) + 1):
         sessions.base.ask(make("/" + "/".join(names[:count])))
 
 
-def read_root(data: bytes, address: Address) -> Root:
+def read_root(data: bytes, address: Address) -> RootNode:
     """What the root says, or why it is not used."""
     try:
         content = read_document(data)
@@ -99,6 +99,6 @@ def read_root(data: bytes, address: Address) -> Root:
         newer = int(schema) > int(SCHEMA)
         what = "of a newer Headgate; upgrade Headgate" if newer else "of an older Headgate; run: headgate migrate"
         raise SchemaMismatch(f"{address.name} has schema {schema}, {what}. This Headgate needs {SCHEMA}")
-    return Root(
+    return RootNode(
         tag, int(content.get("token_base", 0)), content.get("arriving", {}), dict(content.get("number_base", {}))
     )

@@ -1,27 +1,27 @@
-"""Outages of the service: while it was away nobody could renew through it, so leases are moved on by that time."""
+"""Outages of the service: clients could not renew through it, so leases are extended by that time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from headgate.stores.zookeeper.asking import look, make, read, write
-from headgate.stores.zookeeper.clock import Clock
-from headgate.stores.zookeeper.questions import Questions
-from headgate.stores.zookeeper.records import Stamp, read_stamp, write_span
-from headgate.stores.zookeeper.session import Sessions, windows
+from headgate.stores.zookeeper.ensemble.asking import look, make, read, write
+from headgate.stores.zookeeper.ensemble.clock import Clock
+from headgate.stores.zookeeper.ensemble.session import ZkSessions, windows
+from headgate.stores.zookeeper.locks.questions import Questions
+from headgate.stores.zookeeper.locks.records import read_stamp, write_span
 from headgate.stores.zookeeper.tree import Tree
 
 if TYPE_CHECKING:
-    from headgate.stores.zookeeper.queue import ZookeeperQueue
+    from headgate.stores.zookeeper.queue.store import ZookeeperQueue
 
 
 class ZookeeperOutages:
-    """When a service was last heard of on one ensemble."""
+    """When a service was last alive, on one ensemble."""
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: ZkSessions,
         tree: Tree,
         clock: Clock,
         questions: Questions,
@@ -34,11 +34,11 @@ class ZookeeperOutages:
         self._queue = queue
 
     def tell_alive(self) -> None:
-        """A service lives."""
+        """Record that a service is alive."""
         self._sessions.base.ask(make(self._path), write(self._path, b""))
 
     def bridge(self) -> float:
-        """Move leases on by the time that no service was there. Returns that time, in seconds."""
+        """Extend leases by the time without a service. Returns that time in seconds."""
         now, (sign,) = self._clock.ask(self._sessions.base, [look(self._path)])
         outage = 0.0 if sign is None else now.age(sign.mtime, sign.mzxid)
         if outage:
@@ -56,23 +56,16 @@ class ZookeeperOutages:
                     yield f"{view.path}/{holder.node}", holder.lease
 
     def _move_on(self, leases: Sequence[tuple[str, float]], outage: float) -> None:
-        """What had not run out when the service was last heard of has again what it had then.
+        """Leases that had not expired when the service was last alive get back what they had left then.
 
-        Whoever renewed meanwhile, without the service, has its whole lease anyway, and is never given more.
+        Holders that renewed meanwhile, without the service, have their whole lease anyway, and never get more.
         """
         session = self._sessions.base
         now, answers = self._clock.ask(session, [read(node) for node, _ in leases])
         moved = []
         for (node, lease), answer in zip(leases, answers, strict=True):
             stamp = read_stamp(answer)
-            if stamp is None:
-                continue
-            age = now.age(stamp.renewed, stamp.transaction)
-            left = _span(stamp, lease) - max(age - outage, 0.0)
-            if left > 0 and age > 0:
+            span = lease if stamp is None or stamp.span is None else stamp.span
+            if stamp and (left := now.left_before(outage, span, stamp)):
                 moved.append(write(node, write_span(left), stamp.version))
         session.ask(*moved)
-
-
-def _span(stamp: Stamp, lease: float) -> float:
-    return lease if stamp.span is None else stamp.span

@@ -1,4 +1,4 @@
-"""Calls what is due at a time of this process's own clock, unless it is put off or dropped before."""
+"""Functions that are called at a time of this process's own clock, unless they are postponed or dropped."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 
-#: The thread ends when nothing was expected for so long.
+#: The thread ends after this many seconds without anything to wait for.
 IDLE_SECONDS = 30.0
 
 
-class Overdue:
+class DueCalls:
     """What is expected until some time, by key. One thread calls, when something is overdue."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Overdue:
         self._next: float | None = None
 
     def expect(self, key: str, until: float, call: Callable[[], None]) -> None:
-        """Call it at that time on the monotonic clock, unless the key is expected anew or dropped before."""
+        """Call it at that time on the monotonic clock, unless the key is expected again or dropped before."""
         with self._changed:
             self._expected[key] = (until, call)
             if self._next is None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from headgate.calls.idempotency import KEPT_SECONDS, Kept, Keyed, Repeated, effect, pending
-from headgate.core.documents import read_document
-from headgate.stores.zookeeper.asking import children, look, make, read, remove, write
-from headgate.stores.zookeeper.multi import Op
-from headgate.stores.zookeeper.session import Sessions, windows
+from headgate.core.values.documents import read_document
+from headgate.stores.zookeeper.ensemble.asking import look, make, read, remove, write
+from headgate.stores.zookeeper.ensemble.multi import Op
+from headgate.stores.zookeeper.ensemble.session import ZkSessions, windows
 from headgate.stores.zookeeper.tree import Tree, parent
 
 #: Characters of a result that a node keeps; a longer one is left out.
 MOST_RESULT = 20_000
 
 
-def key_ops(sessions: Sessions, tree: Tree, result: Any) -> list[Op]:
+def key_ops(sessions: ZkSessions, tree: Tree, result: Any) -> list[Op]:
     """Return the part of a multi that makes the record of the request that the multi is the effect of."""
     keyed = pending()
     kept = None if keyed is None else effect(keyed, result)
@@ -43,12 +44,12 @@ def check_keys(ops: Sequence[Op], failed: Op | None) -> None:
         raise Repeated("another attempt of this request was first")
 
 
+@dataclass(eq=False)
 class ZkRepeats:
     """The records of one ensemble. Answers are kept beside the ledger, not here."""
 
-    def __init__(self, sessions: Sessions, tree: Tree) -> None:
-        self._sessions = sessions
-        self._tree = tree
+    _sessions: ZkSessions
+    _tree: Tree
 
     def find(self, record_id: str) -> Kept | None:
         found: Any = self._sessions.base.ask(read(self._tree.repeat(record_id)))[0]
@@ -65,13 +66,12 @@ class ZkRepeats:
 
     def clean(self, limit: int = 1000) -> int:
         session = self._sessions.base
-        folders: Any = session.ask(children(self._tree.repeats))[0]
-        if isinstance(folders, Exception):  # No request with a key has come so far.
+        folders = session.names(self._tree.repeats)
+        if not folders:  # No request with a key has come so far.
             return 0
         now, removed = session.ask(write(self._tree.clock, b""))[0].mtime, 0
         for folder in folders:
-            names: Any = session.ask(children(f"{self._tree.repeats}/{folder}"))[0]
-            for portion in windows([] if isinstance(names, Exception) else names):
+            for portion in windows(session.names(f"{self._tree.repeats}/{folder}")):
                 paths = [self._tree.repeat(name) for name in portion]
                 stats = session.ask(*map(look, paths))
                 old = [path for path, stat in zip(paths, stats, strict=True) if _is_old(stat, now)][: limit - removed]

@@ -6,25 +6,22 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from headgate.stores.base import SIDE_BY_SIDE
-from headgate.stores.history import History, HistoryKeeper, HistorySource
-from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
-from headgate.stores.queue_port import QueueStore
+from headgate.stores.options import DEFAULT_OPTIONS, SIDE_BY_SIDE, StoreOptions
+from headgate.stores.ports.history import HistoryKeeper, HistorySource, MergedHistory
 from headgate.stores.zookeeper.address import Address, parse
-from headgate.stores.zookeeper.asking import look
-from headgate.stores.zookeeper.locks import ZookeeperLocks
-from headgate.stores.zookeeper.opening import Root, open_tree
+from headgate.stores.zookeeper.ensemble.asking import look
+from headgate.stores.zookeeper.ensemble.session import ZkSessions
+from headgate.stores.zookeeper.locks.store import ZookeeperLocks
+from headgate.stores.zookeeper.opening import RootNode, open_tree
 from headgate.stores.zookeeper.outages import ZookeeperOutages
-from headgate.stores.zookeeper.queue import ZookeeperQueue
-from headgate.stores.zookeeper.queue_tokens import with_token_base
+from headgate.stores.zookeeper.queue.store import ZookeeperQueue
 from headgate.stores.zookeeper.repeats import ZkRepeats
-from headgate.stores.zookeeper.session import Sessions
 
 
 def open_zookeeper(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> ZookeeperStore:
     """Open the store of that URL; it is created if it does not exist and the options say so."""
     address = parse(url)
-    sessions = Sessions(address, options)
+    sessions = ZkSessions(address, options)
     try:
         return ZookeeperStore(address, sessions, open_tree(sessions, address, create=options.create))
     except BaseException:
@@ -40,30 +37,24 @@ class ZookeeperStore:
     #: An ensemble confirms a change only when a majority has it, so its tokens need no raising.
     epochs = None
 
-    def __init__(self, address: Address, sessions: Sessions, root: Root) -> None:
+    def __init__(self, address: Address, sessions: ZkSessions, root: RootNode) -> None:
         self.name, self.tag = address.name, root.tag
         self.locks = ZookeeperLocks(address, sessions, root)
-        self.locks.told.token_base = root.token_base
-        self.history = History(self.locks.told)
+        self.history = MergedHistory(self.locks.told)
         self.parts = (self,)
         self.repeats = ZkRepeats(sessions, address.tree)
         self._address, self._sessions, self._root = address, sessions, root
 
-    @property
-    def queue(self) -> QueueStore:
-        """Batches and ingest jobs, in the same folder."""
-        return with_token_base(self._own_queue, self._root.token_base)
-
     @cached_property
-    def _own_queue(self) -> ZookeeperQueue:
-        locks = self.locks
-        return ZookeeperQueue(self._address, self._sessions, locks.told, locks.clock, self._root.number_base)
+    def queue(self) -> ZookeeperQueue:
+        """Batches and ingest jobs, in the same folder."""
+        return ZookeeperQueue(self._address, self._sessions, self.locks.told, self.locks.clock, self._root)
 
     @cached_property
     def outages(self) -> ZookeeperOutages:
         """The times without a service."""
         tree, locks = self._address.tree, self.locks
-        return ZookeeperOutages(self._sessions, tree, locks.clock, locks.questions, lambda: self._own_queue)
+        return ZookeeperOutages(self._sessions, tree, locks.clock, locks.questions, lambda: self.queue)
 
     def keep_history_in(self, keeper: HistoryKeeper) -> None:
         """Old history may be there: read it too."""

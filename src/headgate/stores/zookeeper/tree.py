@@ -1,4 +1,4 @@
-"""Every node path of the locks, and nothing else.
+"""Every node path of a store but those of its queue, and nothing else.
 
 <chroot>/headgate                              {"tag", "schema"}
     /clock                                     written to learn the leader's time and epoch
@@ -10,7 +10,7 @@
         /wait:…:<sequence>                     a place in the queue: ephemeral; ticket = czxid
         /delay-<token>                         a dead writer's lock-delay runs since its ctime
     /history/<number>/<names>:<sequence>       what happened; id = number and sequence, at = ctime
-    /mail/<session>                            tells a waiter that its turn has come: ephemeral
+    /mail/<session>                            notifies a waiter that its turn has come: ephemeral
     /refusals/<2 letters>/<key>-<client>       path of this minute's history node
     /repeats/<2 letters>/<record id>           a request with an idempotency key that took effect; since = ctime
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
-from headgate.core.locks import resource_key
+from headgate.core.locks.model import resource_key
 
 
 class Tree:

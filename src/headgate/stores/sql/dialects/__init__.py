@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.core.errors import BadValue
-from headgate.stores.sql.dialects.base import Dialect
+from headgate.stores.sql.database.dialect import Dialect
 
 KINDS = ("sqlite", "postgresql", "mysql")
 
@@ -12,15 +12,15 @@ def dialect_for(url: str) -> Dialect:
     """The dialect that a store URL names. Its driver is imported here, and nowhere else."""
     kind = url.partition("://")[0].partition("+")[0]
     if kind == "sqlite":
-        from headgate.stores.sql.dialects.sqlite import Sqlite
+        from headgate.stores.sql.dialects.sqlite.dialect import Sqlite
 
         return Sqlite(url)
     if kind in ("postgresql", "postgres"):
-        from headgate.stores.sql.dialects.postgresql import Postgresql
+        from headgate.stores.sql.dialects.postgresql.dialect import Postgresql
 
         return Postgresql(url)
     if kind in ("mysql", "mariadb"):
-        from headgate.stores.sql.dialects.mysql import Mysql
+        from headgate.stores.sql.dialects.mysql.dialect import Mysql
 
         return Mysql(url)
     raise BadValue("url", url, "is not a URL of a SQL store: " + ", ".join(KINDS))

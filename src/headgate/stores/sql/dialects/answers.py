@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.stores.sql.dialects.base import OUTDATED, Outdated
-from headgate.stores.sql.statement import Row
+from headgate.stores.sql.database.dialect import OUTDATED, Outdated
+from headgate.stores.sql.database.sql_text import Row
 
 #: A report was taken, and somebody listens to the news of it.
 HEARD = "heard"
@@ -27,6 +27,6 @@ def read_claimed(rows: list[Row]) -> tuple[str, int] | None:
 
 
 def read_ended(rows: list[Row]) -> bool | None:
-    """The same for a report: whether somebody listens to the news of it; None: it was not taken."""
+    """The same for a report: whether anybody listens to its news; None: the report was not accepted."""
     answer = read_answer(rows)
     return None if answer is None else answer == HEARD

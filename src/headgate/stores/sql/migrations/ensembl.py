@@ -8,20 +8,22 @@ from itertools import groupby
 
 from headgate.core.ensembl import (
     REASON,
+    ImportedLock,
     OldLock,
     Original,
-    Plan,
-    Taken,
+    Takeover,
     plan_takeover,
     request_id,
     resource_name,
 )
-from headgate.core.locks import Mode, lock_id, resource_digest
-from headgate.stores.sql import lock_statements as sql
-from headgate.stores.sql.engine import Transaction
-from headgate.stores.sql.lock_snapshots import read_lock
-from headgate.stores.sql.moments import MICROSECONDS, moment
-from headgate.stores.sql.statement import Row, Statement
+from headgate.core.locks.model import GRANT_EVENT, Mode, lock_id, resource_digest
+from headgate.core.tables.states import LOCK
+from headgate.stores.sql.database.facts import READ_TAG
+from headgate.stores.sql.database.moments import MICROSECONDS, moment
+from headgate.stores.sql.database.sql_text import Row, Statement
+from headgate.stores.sql.database.transaction import Transaction
+from headgate.stores.sql.locks import statements as sql
+from headgate.stores.sql.locks.snapshots import read_lock
 
 #: How many resources one statement asks for.
 MANY = 200
@@ -44,7 +46,7 @@ WRITE_MARK = Statement(
 )
 
 
-class Mark:
+class TakeoverMark:
     """The note that the takeover was done."""
 
     def __init__(self, value: str) -> None:
@@ -54,24 +56,24 @@ class Mark:
         self.last = int(last)
 
 
-def read_mark(tx: Transaction) -> Mark | None:
+def read_mark(tx: Transaction) -> TakeoverMark | None:
     """The note of the takeover, if it was done."""
     row = tx.one(READ_MARK)
-    return Mark(str(row[0])) if row else None
+    return TakeoverMark(str(row[0])) if row else None
 
 
-def count_later(tx: Transaction, mark: Mark) -> int:
+def count_later(tx: Transaction, mark: TakeoverMark) -> int:
     """How many locks programs have put into the original's table since the takeover."""
     return int(tx.one(COUNT_LATER, last=mark.last)[0])
 
 
-def preview(tx: Transaction, *, store_is_there: bool) -> Plan:
+def preview(tx: Transaction, *, store_is_there: bool) -> Takeover:
     """What a takeover would do."""
     original = read_original(tx)
     return plan_takeover(original, _read_held(tx, _keys(original)) if store_is_there else {})
 
 
-def take_over(tx: Transaction) -> Plan | None:
+def take_over(tx: Transaction) -> Takeover | None:
     """Take all of it over within this transaction; None when that has been done."""
     if read_mark(tx):
         return None
@@ -135,7 +137,7 @@ def _slices(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 
 def _read_held(tx: Transaction, keys: dict[bytes, str]) -> dict[str, list[tuple[Mode, str]]]:
-    """What is held here already: a lock whose lease has run out counts until it is cleared away."""
+    """What is held here already: an expired lock counts until it is removed."""
     held: dict[str, list[tuple[Mode, str]]] = {}
     for some in _slices(list(keys)):
         for lock in map(read_lock, tx.all(sql.READ_LOCKS, keys=some)):
@@ -143,8 +145,8 @@ def _read_held(tx: Transaction, keys: dict[bytes, str]) -> dict[str, list[tuple[
     return held
 
 
-def _write_locks(tx: Transaction, plan: Plan, rows: dict[str, Row]) -> None:
-    tag = str(tx.one(sql.READ_TAG)[0])
+def _write_locks(tx: Transaction, plan: Takeover, rows: dict[str, Row]) -> None:
+    tag = str(tx.one(READ_TAG)[0])
     for resource, locks in groupby(sorted(plan.locks, key=_resource), key=_resource):
         key, _, token, holders, mode, waiting, _, wall, floor = rows[resource]
         number, count = max(int(str(token)), int(str(floor))), int(str(holders))
@@ -157,11 +159,11 @@ def _write_locks(tx: Transaction, plan: Plan, rows: dict[str, Row]) -> None:
         )  # fmt: skip
 
 
-def _resource(lock: Taken) -> str:
+def _resource(lock: ImportedLock) -> str:
     return lock.resource
 
 
-def _write_lock(tx: Transaction, lock: Taken, new_id: str, token: int, wall: int) -> None:
+def _write_lock(tx: Transaction, lock: ImportedLock, new_id: str, token: int, wall: int) -> None:
     key, created = resource_digest(lock.resource), lock.row.created
     tx.run(
         sql.WRITE_LOCK,
@@ -169,8 +171,9 @@ def _write_lock(tx: Transaction, lock: Taken, new_id: str, token: int, wall: int
         since=round(created.timestamp() * MICROSECONDS) if created else wall, lease=None, lock_delay=0,
         request_id=request_id(lock.row), owner="", note=f"{REASON} {lock.row.id}",
     )  # fmt: skip
+    granted = tx.lock_rules.row(LOCK.start, GRANT_EVENT, lock.mode)
     tx.run(
         sql.WRITE_HISTORY,
-        event="grant", rkey=key, client=lock.client, lock_id=new_id, token=token,
-        before="new", after=lock.mode.value, reason=REASON,
+        event=granted.event, rkey=key, client=lock.client, lock_id=new_id, token=token,
+        before=granted.source, after=granted.target, reason=REASON,
     )  # fmt: skip

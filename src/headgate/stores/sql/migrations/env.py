@@ -1,10 +1,10 @@
-"""Run by alembic; the connection is handed in."""
+"""Run by alembic; the connection is passed to it."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from headgate.stores.sql.migrations.runner import VERSION_TABLE
+from headgate.stores.sql.migrations.upgrade import VERSION_TABLE
 from headgate.stores.sql.schema import metadata
 
 context.configure(

@@ -1,6 +1,6 @@
 """The initial schema: the tables as schema.py declares them.
 
-Until the first release it is edited, not added to: whoever changes a table changes this migration. The release writes
+Until the first release it is edited, not added to: a change of a table changes this migration. The release writes
 the tables out here, and every later change is a migration of its own.
 """
 
@@ -16,7 +16,7 @@ branch_labels = None
 depends_on = None
 
 #: Who makes something claimable holds the job's mark together with others until the end of the transaction, and lowers
-#: it if need be. The number is that of the locks by which the mark is raised.
+#: it if necessary. The number is that of the locks by which the mark is raised.
 LOWER_MARK = """
 create or replace function hg_lower_mark_1() returns trigger language plpgsql as $routine$
 declare

@@ -1,0 +1,1 @@
+"""`headgate keys` and `headgate token`."""

@@ -1,0 +1,1 @@
+"""`headgate ingest`: batches, ingest jobs, profiles, stored objects and messages."""

@@ -1,0 +1,216 @@
+"""Commands for profiles and stored objects: list, show, export, verify, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.ingest.items import is_ark
+from headgate.cli.terminal.console import Console
+from headgate.cli.terminal.failures import FAILED
+from headgate.cli.terminal.options import after_option, common, limit_option, tabular
+from headgate.cli.terminal.output import ago, page, pairs, table
+from headgate.cli.terminal.progress import ProgressEstimate, StatusLine
+from headgate.cli.terminal.values import DURATION
+from headgate.core.errors import Invalid, MissingExtra, Refused, ServiceUnavailable
+from headgate.core.values.plurals import plural
+from headgate.core.values.redaction import redact_all
+from headgate.core.values.wire import plain
+
+if TYPE_CHECKING:
+    from headgate.core.inventory import ObjectVersion, StoredObject
+    from headgate.ingest.profiles.profile import Profile
+    from headgate.ingest.storage.port import Problem
+
+
+@click.command("profiles")
+@tabular
+def profiles(console: Console) -> None:
+    """Check the ingest profiles and list them. Every mistake in every file is reported."""
+    from headgate.store_opening import read_profiles
+
+    folder = console.settings["profiles_folder"]
+    found = read_profiles(console.settings)
+    console.answer_list(
+        [redact_all(profile.snapshot()) for profile in found],
+        lambda: _profile_table(found) if found else f"no profiles in {folder}; write a TOML file there",
+    )
+
+
+@click.command("objects")
+@click.option("--owner", help="Only objects of this owner.")
+@click.option("--collection", help="Only objects of this collection.")
+@click.option("--local-id", "local", help="Only the object with this local id.")
+@after_option
+@limit_option("objects")
+@tabular
+def objects(console: Console, /, limit: int, **which: Any) -> None:
+    """List stored objects by ARK."""
+    found = console.ask(lambda gate: gate.inventory.objects(limit=limit + 1, **which))
+    shown, more = page(found, limit, "ark")
+    console.answer_list(plain(shown), lambda: _object_table(shown), more=more)
+
+
+@click.command("object")
+@click.argument("ark")
+@common
+def show_object(console: Console, ark: str) -> None:
+    """Show a stored object and its versions."""
+    from headgate.ingest.formats.ark import parse_object
+
+    name = str(parse_object(ark))
+    with console.gate() as gate:
+        versions = gate.inventory.versions(name)
+        (found,) = gate.inventory.objects(ark=name)
+    console.answer({**plain(found), "versions": plain(versions)}, lambda: _object_text(found, versions))
+
+
+@click.command("export", short_help="Copy the files of an object into a new folder.")
+@click.argument("ark")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--version", type=click.IntRange(min=1), metavar="N", help="Version (default: the newest).")
+@click.option("--wait", type=DURATION, default=0, help="Longest time to wait for writers (default: 0s).")
+@common
+def export(console: Console, /, ark: str, folder: Path, **how: Any) -> None:
+    """Copy the files of an object into a new FOLDER: all of them, verified, or none.
+
+    The files are read from the storage, which must be reachable from this machine even if you use a service.
+    """
+    from headgate.ingest.objects.reading import export_object
+
+    with console.gate() as gate:
+        version = export_object(gate.ingest, console.client(), ark, folder, **how)
+    document = {"ark": version.object_id, "version": version.number, "files": len(version.files), "bytes": version.size}
+    console.answer(
+        document,
+        lambda: (
+            f"{version.object_id} v{version.number}: {plural(len(version.files), 'file')}, {version.size:,} bytes in "
+            f"{folder}"
+        ),
+    )
+
+
+@click.command("verify", short_help="Verify every stored byte of some objects, or of all.")
+@click.argument("arks", metavar="[ARK]...", nargs=-1)
+@click.option("--wait", type=DURATION, default=60, help="Longest time to wait for writers of an object (default: 60s).")
+@common
+def verify(console: Console, arks: Sequence[str], wait: float) -> int:
+    """Read every stored byte of some objects, or of all, and compare it with the inventory. Exit code 1: problems.
+
+    A service verifies its own storage; it alone searches for objects that are missing from the inventory.
+    """
+    problems: list[Problem] = []
+    with console.gate() as gate:
+        names = list(arks) or [each.ark for each in gate.inventory.objects()]
+        meter = _Meter(console, len(names))
+        for name in names:
+            look = partial(gate.verify, console.client(), name, wait=wait, progress=meter.read)
+            problems += look() if arks else _told(name, look)
+            meter.next()
+        problems += [] if arks else _told("", gate.unrecorded)
+    meter.end()
+    document = {"objects": len(names), "bytes": meter.bytes, "problems": plain(problems)}
+    console.answer(document, lambda: _verified(len(names), meter.bytes, problems))
+    return FAILED if problems else 0
+
+
+def delete_objects(console: Console, names: Sequence[str], *, reason: str, dry_run: bool, yes: bool) -> int:
+    """Delete stored objects. On a terminal, show them and ask first."""
+    from headgate.ingest.objects.deleting import delete_object, find_object
+
+    if not all(is_ark(each) for each in names):
+        raise click.UsageError("name objects, or items of the queue, not both")
+    with console.gate() as gate:
+        found = [find_object(gate.ingest, each) for each in dict.fromkeys(names)]
+        if dry_run:
+            console.answer({"dry_run": True, "objects": plain(found)}, lambda: _object_table(found))
+            return 0
+        preview = f"{_object_table(found)}\nDeleted objects cannot be restored, in any version."
+        if not yes and console.can_ask and not console.agrees(f"delete {len(found)}?", preview):
+            return 0
+        done = [delete_object(gate.ingest, console.client(), each.ark, reason=reason) for each in found]
+    console.answer({"deleted": plain(done)}, lambda: "\n".join(f"{each.ark}  deleted" for each in done))
+    return 0
+
+
+def _told(name: str, look: Callable[[], list[Problem]]) -> list[Problem]:
+    """Report an object that cannot be verified as a problem, and continue with the rest."""
+    from headgate.ingest.storage.port import Problem
+
+    try:
+        return look()
+    except MissingExtra:  # It is needed for all of them.
+        raise
+    except (Invalid, Refused, ServiceUnavailable) as error:
+        return [Problem(name, "", f"it cannot be verified: {error}")]
+
+
+class _Meter:
+    """Progress of a verification."""
+
+    def __init__(self, console: Console, objects: int) -> None:
+        self._line, self._pace = StatusLine(console), ProgressEstimate(objects, "objects")
+        self._done = 0
+        self.bytes = 0
+
+    def read(self, size: int) -> None:
+        self.bytes += size
+        self._line.write(lambda: f"{self._pace.line(self._done)}, {self.bytes:,} bytes")
+
+    def next(self) -> None:
+        self._done += 1
+        self.read(0)
+
+    def end(self) -> None:
+        self._line.clear()
+
+
+def _profile_table(found: Sequence[Profile]) -> str:
+    rows = [
+        (each.name, each.collection, each.owner, each.storage.url or each.storage.kind, each.minter.kind, each.hold)
+        for each in found
+    ]
+    return table(("PROFILE", "COLLECTION", "OWNER", "STORAGE", "MINTER", "HELD"), rows)
+
+
+def _object_table(found: Sequence[StoredObject]) -> str:
+    if not found:
+        return "no matching objects"
+    rows = [
+        (
+            each.ark,
+            f"v{each.version}",
+            ", ".join(each.local),
+            each.what,
+            ", ".join(each.collections),
+            ago(each.modified),
+        )
+        for each in found
+    ]
+    return table(("ARK", "VERSION", "LOCAL IDS", "TITLE", "COLLECTIONS", "CHANGED"), rows)
+
+
+def _object_text(found: StoredObject, versions: Sequence[ObjectVersion]) -> str:
+    told = {
+        "object": found.ark, "owner": found.owner, "collections": ", ".join(found.collections),
+        "local ids": ", ".join(found.local), "who": found.who, "what": found.what, "when": found.when,
+    }  # fmt: skip
+    rows = [
+        (f"v{each.number}", ago(each.created), f"{each.files:,}", f"{each.size:,}", each.job, each.profile)
+        for each in versions
+    ]
+    return pairs(told) + "\n" + table(("VERSION", "STORED", "FILES", "BYTES", "JOB", "PROFILE"), rows)
+
+
+def _verified(objects: int, size: int, problems: Sequence[Problem]) -> str:
+    if not problems:
+        return f"{plural(objects, 'object')}, {size:,} bytes: no problems found"
+    lines = [f"{each.object_id} {each.path}: {each.why}" for each in problems]
+    return "\n".join([*lines, f"{plural(len(problems), 'problem')} in {plural(objects, 'object')}, {size:,} bytes"])
+
+
+COMMANDS = (profiles, objects, show_object, export, verify)

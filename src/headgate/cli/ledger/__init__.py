@@ -1,0 +1,1 @@
+"""`headgate define`, `headgate data` and `headgate job`."""

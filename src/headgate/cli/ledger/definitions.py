@@ -1,0 +1,143 @@
+"""`headgate define`: datasets and jobs from a pipeline file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.access.holders import confirm_holders, holder_options
+from headgate.cli.terminal.console import Console
+from headgate.cli.terminal.options import common
+from headgate.core.errors import BadValue
+from headgate.core.ledger import pipeline_keys
+from headgate.core.values.documents import read_toml
+from headgate.core.values.words import suggestion
+
+if TYPE_CHECKING:
+    from headgate.core.ledger.model import Defined
+    from headgate.service.ledger.use_cases import Ledger
+
+
+@click.command("define")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PIPELINE.toml")
+@holder_options
+@common
+def define(console: Console, file: Path, holders: Sequence[str], *, yes: bool) -> None:
+    """Define the datasets and jobs of a pipeline file, and print what changed.
+
+    Defining the same file again changes nothing. Datasets and jobs that the file does not name are left alone.
+    If any part of the file is refused, nothing is defined.
+
+    The file contains no secrets, only where they are: env:NAME is a variable, file:PATH a file that only its owner can
+    read. Encrypting them needs the key ring (HEADGATE_MASTER_KEY_FILE), or the key of the one job that uses them
+    (HEADGATE_JOB_KEY). Jobs that could not read a secret before are listed and must be confirmed: at the terminal, with
+    --new-holder for each, or with --yes for all. `secret_jobs` of a dataset lists the jobs that may read its secrets.
+
+    \b
+    Example of a file:
+      [dataset.orders_raw]
+      uri = "postgresql://warehouse/raw"
+      [dataset.orders_raw.secrets]
+      password = "env:RAW_PASSWORD"
+      [dataset.orders_clean]
+      [job.clean]
+      inputs = ["orders_raw"]
+      outputs = ["orders_clean"]
+      max_attempts = 3
+    """
+    pipeline = read_pipeline(file)
+    with console.gate() as gate:
+        confirmed = confirm_holders(console, planned_holders(gate.ledger, pipeline), holders, yes=yes)
+        defined = define_all(gate.ledger, pipeline, confirmed)
+    changes, warnings = list(defined.changes), list(defined.warnings)
+    console.answer(
+        {"changes": changes, "warnings": warnings},
+        lambda: "\n".join(changes) or ("nothing changed: everything is defined already"),
+    )
+    console.say_notes(warnings)
+
+
+def planned_holders(ledger: Ledger, pipeline: Mapping[str, Any]) -> list[str]:
+    """The jobs that would become holders of secrets by a pipeline, as DATASET/JOB."""
+    datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
+    uses = {name: [*body.get("inputs", ()), *body.get("outputs", ())] for name, body in pipeline.get("job", {}).items()}
+    named = [name for name, body in datasets.items() if body.get("secrets")]
+    return ledger.secrets.new_holders(uses, named, {name: body.get("secret_jobs") for name, body in datasets.items()})
+
+
+def define_all(ledger: Ledger, pipeline: Mapping[str, Any], holders: Iterable[str] = ()) -> Defined:
+    """Define everything in the file, or nothing."""
+    datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
+    plain = {name: {"secrets": _secrets(name, body["secrets"])} for name, body in datasets.items() if "secrets" in body}
+    whole = {name: {**body, **plain.get(name, {})} for name, body in datasets.items()}
+    return ledger.define(whole, pipeline.get("job", {}), holders=holders)
+
+
+def _secrets(dataset: str, places: object) -> dict[str, str]:
+    """Read the secrets of a dataset from the places that the file names."""
+    if not isinstance(places, Mapping):
+        raise BadValue("secrets", dataset, f"are not a table; write [dataset.{dataset}.secrets]")
+    return {name: _secret(dataset, name, place) for name, place in places.items()}
+
+
+def _secret(dataset: str, name: str, place: object) -> str:
+    from headgate.service.secrets.keyring import read_private
+
+    kind, _, where = str(place).partition(":")
+    if kind == "file":
+        return read_private(f"secret {name} of {dataset}", where).removesuffix("\n")
+    if kind != "env":
+        raise BadValue("secret", name, f"of {dataset} is written in the file itself; write env:NAME or file:PATH")
+    if not os.environ.get(where):
+        raise BadValue("secret", name, f"of {dataset} comes from the variable {where}, which is not set")
+    return os.environ[where]
+
+
+def read_pipeline(file: Path) -> Mapping[str, Any]:
+    """Return the file's content; BadValue with the line and the nearest name if a key is unknown."""
+    data = file.read_bytes()
+    try:
+        content = read_toml(data)
+    except ValueError as error:
+        raise BadValue("pipeline file", file.name, f"cannot be read: {error}") from error
+    text = data.decode()
+    _check_names(file, text, content, ("dataset", "job"))
+    for noun, keys in (("dataset", pipeline_keys.DATASET), ("job", pipeline_keys.JOB)):
+        known = tuple(key.name for key in keys)
+        for name, body in _table(file, text, content, noun).items():
+            _check_names(file, text, _table(file, text, content[noun], name), known, f"of {noun} {name} ")
+            _check_lists(file, text, name, body)
+    return content
+
+
+def _check_names(file: Path, text: str, content: Mapping[str, object], known: tuple[str, ...], where: str = "") -> None:
+    for name in content:
+        if name not in known:
+            place = f"{where}in {file.name}, line {_line(text, name)},"
+            raise BadValue("key", name, f"{place} is unknown; {suggestion(name, known)}")
+
+
+def _table(file: Path, text: str, content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = content.get(name, {})
+    if not isinstance(found, Mapping):
+        raise BadValue("key", name, f"in {file.name}, line {_line(text, name)}, is not a table; write [{name}.NAME]")
+    return found
+
+
+def _check_lists(file: Path, text: str, name: str, body: Mapping[str, Any]) -> None:
+    for key in ("inputs", "outputs", "secret_jobs"):
+        if key in body and not isinstance(body[key], list):
+            raise BadValue(
+                key, body[key], (f"of {name} in {file.name}, line {_line(text, key)}, is not a list of names")
+            )
+
+
+def _line(text: str, name: str) -> int:
+    """The first line that has the name as a key or in a heading."""
+    pattern = re.compile(rf'(^|[.\["\s]){re.escape(name)}(["\s.\]=]|$)')
+    return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.search(line)), 1)

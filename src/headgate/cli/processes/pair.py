@@ -1,0 +1,174 @@
+"""The two processes of `lock run` and `job run`: the command, and a guardian that kills it when we cannot.
+
+Both are forked before there are threads and connections, so that nothing half-done is inherited. The command waits
+for its word to start in a session and process group of its own. The guardian kills the group when its moment passes
+(we were stopped) or when the pipe to us closes (we were killed). On Linux the kernel kills the command too when we
+die, should the guardian be gone. Out of reach of both: processes that left the group, and set-user-id programs, which
+the kernel lets alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn, Self
+
+from headgate.cli.processes.drain import Drain
+from headgate.cli.processes.guardian import Guardian, is_alive, send_to
+from headgate.cli.processes.stopping import STOP_SIGNALS
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+#: Of Linux's prctl.
+SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36
+
+
+class CannotRun(Exception):
+    """There is no such command, or it cannot be executed."""
+
+    def __init__(self, command: str, why: str, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(f"{command}: {why}")
+
+
+class Processes:
+    """The command, waiting for its start, and its guardian."""
+
+    def __init__(self, command: Sequence[str], folder: Path | None = None, *, keep_stderr: bool = False) -> None:
+        """`folder`: what is in it goes with the command, also when we are killed.
+
+        `keep_stderr`: its stderr comes to us, is passed on, and the end of it is kept.
+        """
+        check_command(command[0])
+        parent = os.getpid()
+        self._ended = False
+        start, self._start = os.pipe()
+        self._stderr, stderr = os.pipe() if keep_stderr else (-1, -1)
+        self._drain: Drain | None = None
+        #: The command's process; also the number of its session and group.
+        self.group = os.fork()
+        if self.group == 0:
+            os.close(self._start)
+            if keep_stderr:
+                os.dup2(stderr, 2)
+            _become(command, start, parent)
+        os.close(start)
+        if keep_stderr:
+            os.close(stderr)
+        self._guardian = Guardian(folder)
+        self._guardian.kill_at(self.group)
+
+    def start(self, environment: Mapping[str, str | None], kill_at: float) -> None:
+        """Let the command run, with these variables beside our own; without those that are None."""
+        adopt_orphans()
+        self.kill_at(kill_at)
+        if self._stderr >= 0:
+            self._drain = Drain(os.fdopen(self._stderr, "rb", buffering=0), echo=True)
+            self._stderr = -1
+        with suppress(BrokenPipeError), os.fdopen(self._start, "wb") as pipe:  # It may have been killed already.
+            pipe.write(json.dumps(environment).encode())
+        self._start = -1
+
+    def send(self, number: int) -> None:
+        """Send a signal to the command and everything that it started in its group."""
+        send_to(self.group, number)
+
+    def kill_at(self, moment: float) -> None:
+        """The guardian is to kill the group at this moment of steady(), unless it hears a later one."""
+        self._guardian.kill_at(self.group, moment)
+
+    def reap(self) -> int | None:
+        """Reap ended processes of the group. Returns the command's exit code once (-n: signal n), else None."""
+        if not self._ended:
+            ended, status = os.waitpid(self.group, os.WNOHANG)
+            if not ended:
+                return None
+            self._ended = True
+            return os.waitstatus_to_exitcode(status)
+        with suppress(ChildProcessError):  # What the command left was handed to us, see adopt_orphans.
+            while os.waitpid(-self.group, os.WNOHANG)[0]:
+                pass
+        return None
+
+    def alive(self) -> bool:
+        """Whether anything in the group still runs."""
+        return is_alive(self.group)
+
+    def said(self) -> str:
+        """The end of its stderr, where that is kept."""
+        return "" if self._drain is None else self._drain.text()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill the command if it still runs or was never started, and end the guardian."""
+        if self._start < 0 and not self._ended:
+            self.send(signal.SIGKILL)
+        self._guardian.end()
+        for unused in (self._start, self._stderr):
+            if unused >= 0:
+                os.close(unused)
+        if not self._ended:
+            os.waitpid(self.group, 0)
+
+
+def check_command(name: str) -> None:
+    """Raise CannotRun at once, before waiting for a lock."""
+    places = [""] if "/" in name else os.get_exec_path()
+    # A place that cannot be looked into has no commands for us; Path.exists would raise.
+    found = [path for place in places if name and os.path.exists(path := Path(place, name))]  # noqa: PTH110
+    if not found:
+        raise CannotRun(name, "command not found", NOT_FOUND)
+    if not any(path.is_file() and os.access(path, os.X_OK) for path in found):
+        raise CannotRun(name, "it is not executable", NOT_EXECUTABLE)
+
+
+def adopt_orphans() -> None:
+    """Adopt processes that the command leaves behind, to notice their end. Linux only."""
+    _prctl(SET_CHILD_SUBREAPER, 1)
+
+
+def _become(command: Sequence[str], start: int, parent: int) -> NoReturn:
+    """Wait for the start message, then become the command."""
+    try:
+        os.setsid()
+        _prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        for number in STOP_SIGNALS:  # A handler of ours would swallow what is meant for the command.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
+        with os.fdopen(start, "rb") as pipe:
+            word = pipe.read()
+        if not word or os.getppid() != parent:
+            os._exit(0)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; the command should not.
+            signal.signal(number, signal.SIG_DFL)
+        told = {**os.environ, **json.loads(word)}
+        variables = {name: value for name, value in told.items() if value is not None}
+        os.execvpe(command[0], list(command), variables)  # noqa: S606 - no shell, on purpose
+    except FileNotFoundError:
+        _complain(f"{command[0]}: command not found", NOT_FOUND)
+    except OSError as error:
+        _complain(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE)
+    finally:
+        os._exit(NOT_EXECUTABLE)
+
+
+def _complain(text: str, code: int) -> NoReturn:
+    os.write(2, f"headgate: {text}\n".encode(errors="backslashreplace"))
+    os._exit(code)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform != "linux":
+        return
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):  # A second line of defence: without it the first one stands.
+        return

@@ -1,0 +1,222 @@
+"""Runs a command while locks or a claim are held: passes signals on, and stops it in time when one is lost."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Protocol
+
+from headgate.cli.processes.stopping import STOP_SIGNALS
+from headgate.core.errors import BadValue, Lost
+from headgate.service.leases.clock import steady
+from headgate.service.leases.renewal import KeptAlive
+
+FORWARDED = (*STOP_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
+#: Default time between SIGTERM and SIGKILL.
+GRACE_SECONDS = 10.0
+#: Most seconds before the end of a lease at which the command is certainly dead.
+RESERVE_SECONDS = 1.0
+#: Pauses between two checks: of the locks, and of a group that is ending.
+LOOK_SECONDS, ENDING_SECONDS = 1.0, 0.02
+#: Longest wait for a killed group (a dead network file system may keep it).
+KILL_SECONDS = 1.0
+#: A stop of everything on a machine (scancel, a service manager) may reach the command before it reaches us. So we
+#: listen on for this part of the command's time, at most so long; and longer when a stop signal ended the command.
+SETTLE_PART, SETTLE_SECONDS, SETTLE_SIGNALLED_SECONDS = 0.05, 0.25, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StopLimits:
+    """The times before a lease expires: SIGTERM, `grace`, SIGKILL, `reserve`, expiry."""
+
+    lease: float
+    grace: float
+    reserve: float
+
+    @classmethod
+    def of(cls, lease: float, grace: float | None) -> StopLimits:
+        """The limits for a lease; a grace that leaves no time for work is refused."""
+        if grace is not None and not 0 <= grace <= lease / 2:
+            raise BadValue("grace", grace, f"must be from 0 to half of the lease ({lease / 2:g} s)")
+        wanted = min(GRACE_SECONDS, lease / 4) if grace is None else grace
+        return cls(lease, wanted, min(RESERVE_SECONDS, lease / 10))
+
+    def within(self, lease: float) -> StopLimits:
+        """The same for the lease that the store gave."""
+        return StopLimits(lease, min(self.grace, lease / 2), min(self.reserve, lease / 10))
+
+
+class Followed(Protocol):
+    """A command in a group of its own."""
+
+    def start(self, environment: Mapping[str, str | None], kill_at: float) -> None: ...
+
+    def send(self, number: int) -> None: ...
+
+    def kill_at(self, moment: float) -> None: ...
+
+    def reap(self) -> int | None: ...
+
+    def alive(self) -> bool: ...
+
+
+class Following:
+    """One command, from its start to the end of everything in its group."""
+
+    def __init__(self, processes: Followed, limits: StopLimits) -> None:
+        self._processes = processes
+        self._limits = limits
+        self._alarm, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._code: int | None = None
+        self._kill_at = math.inf
+        self._guardian_kills_at = math.inf
+        #: Why the command was ended by us, if it was.
+        self.lost: Lost | None = None
+        #: Whether the command left something running that had to be ended.
+        self.left_something = False
+        #: The first stop signal that arrived before the command's end was settled; 0: none.
+        self.stopped_by = 0
+        self._settled = False
+
+    def look(self, _lost: Lost | None = None) -> None:
+        """Check the locks now. Can be called from any thread."""
+        with suppress(BlockingIOError):
+            os.write(self._ring, b"!")
+
+    def hear(self, number: int) -> None:
+        """Pass a signal on to the command, and remember the first one that asks it to stop."""
+        if number in STOP_SIGNALS and not self._settled:
+            self.stopped_by = self.stopped_by or number
+        self._processes.send(number)
+
+    def until_end(
+        self, holds: Sequence[KeptAlive], environment: Mapping[str, str | None], *, signals: bool = True,
+        settle: bool = False,
+    ) -> int:  # fmt: skip
+        """Start the command, and follow it to its end. Returns its exit code as shells report it.
+
+        `signals`: pass on those that we get; only the main thread can. `settle`: listen for stop signals a moment
+        longer than the command runs.
+        """
+        begun = steady()
+        self._limits = self._limits.within(min(hold.lease or math.inf for hold in holds))
+        with self._signals(holds) if signals else nullcontext():
+            # Set before the command runs: we may be stopped at any moment after that.
+            self._processes.start(environment, _deadline(holds) - self._limits.reserve / 2)
+            while not self._over():
+                self._look_at_locks(holds)
+                if steady() >= self._kill_at:
+                    self._processes.send(signal.SIGKILL)
+                self._sleep(_deadline(holds))
+            if settle:
+                self._settle(steady() - begun)
+            self._settled = True
+        code = self._code or 0
+        if code == -signal.SIGKILL and steady() >= self._guardian_kills_at and self.lost is None:
+            self.lost = holds[0].loss("it could not be renewed in time")
+        return code if code >= 0 else 128 - code
+
+    def close(self) -> None:
+        """Close the pipe of the alarm."""
+        os.close(self._alarm)
+        os.close(self._ring)
+
+    def _settle(self, lasted: float) -> None:
+        """Wait a moment for a stop signal that the command got before we did."""
+        signalled = self._code is not None and -self._code in STOP_SIGNALS
+        until = steady() + (SETTLE_SIGNALLED_SECONDS if signalled else min(lasted * SETTLE_PART, SETTLE_SECONDS))
+        while not self.stopped_by and self.lost is None and (left := until - steady()) > 0:
+            if select.select([self._alarm], [], [], left)[0]:
+                with suppress(BlockingIOError):
+                    os.read(self._alarm, 4096)
+
+    def _over(self) -> bool:
+        code = self._processes.reap()
+        self._code = self._code if code is None else code
+        if self._code is None:
+            return False
+        self._processes.reap()
+        if not self._processes.alive():
+            return True
+        if self._kill_at == math.inf:
+            self.left_something = True
+            self._end_by(steady() + self._limits.grace)
+        return steady() > self._kill_at + KILL_SECONDS
+
+    def _look_at_locks(self, holds: Sequence[KeptAlive]) -> None:
+        last_moment = _deadline(holds) - self._limits.reserve
+        if self.lost is None:
+            self.lost = self._loss(holds)
+            if self.lost is not None:
+                self._end_by(min(steady() + self._limits.grace, last_moment))
+        # Half of the reserve is the guardian's: it acts only when we did not.
+        self._guardian_kills_at = min(last_moment, self._kill_at) + self._limits.reserve / 2
+        self._processes.kill_at(self._guardian_kills_at)
+
+    def _loss(self, holds: Sequence[KeptAlive]) -> Lost | None:
+        """Return the loss of a lock that is gone, or that will be unless the command ends now."""
+        margin = self._limits.grace + self._limits.reserve
+        for hold in holds:
+            if hold.gone:
+                return hold.gone
+            if hold.deadline is not None and steady() >= hold.deadline - margin:
+                return hold.loss("it could not be renewed in time")
+        return None
+
+    def _end_by(self, moment: float) -> None:
+        """Ask the group to end now; it is killed at that moment."""
+        self._kill_at = min(moment, self._kill_at)
+        self._processes.send(signal.SIGTERM)
+        self._processes.send(signal.SIGCONT)  # What is stopped could not obey.
+
+    def _sleep(self, deadline: float) -> None:
+        pause = ENDING_SECONDS
+        if self._kill_at == math.inf:
+            to_ask = deadline - self._limits.grace - self._limits.reserve - steady()
+            pause = max(min(LOOK_SECONDS, self._limits.lease / 8, to_ask), 0)
+        if select.select([self._alarm], [], [], pause)[0]:
+            with suppress(BlockingIOError):
+                os.read(self._alarm, 4096)
+
+    @contextmanager
+    def _signals(self, holds: Sequence[KeptAlive]) -> Iterator[None]:
+        """Pass signals on, except ignored ones (nohup); wake up when a process ends."""
+
+        def forward(number: int, _frame: FrameType | None) -> None:
+            self.hear(number)
+
+        def suspend(_number: int, _frame: FrameType | None) -> None:
+            self._suspend(holds)
+
+        wanted: dict[int, Any] = dict.fromkeys(FORWARDED, forward)
+        wanted |= {signal.SIGTSTP: suspend, signal.SIGCHLD: lambda _number, _frame: None}
+        before = {number: signal.getsignal(number) for number in wanted}
+        old_ring = signal.set_wakeup_fd(self._ring, warn_on_full_buffer=False)
+        try:
+            for number, handler in wanted.items():
+                if before[number] is not signal.SIG_IGN or number == signal.SIGCHLD:
+                    signal.signal(number, handler)
+            yield
+        finally:
+            signal.set_wakeup_fd(old_ring)
+            for number, old in before.items():
+                signal.signal(number, old)
+
+    def _suspend(self, holds: Sequence[KeptAlive]) -> None:
+        """Ctrl-Z: the command stops before we do, and goes on only if the locks are still ours then."""
+        self._processes.send(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._look_at_locks(holds)
+        if self.lost is None:
+            self._processes.send(signal.SIGCONT)
+
+
+def _deadline(holds: Sequence[KeptAlive]) -> float:
+    """Return when the first of them expires if the store does not answer."""
+    return min(math.inf if hold.deadline is None else hold.deadline for hold in holds)

@@ -1,0 +1,1 @@
+"""`headgate up` and `headgate daemon`."""

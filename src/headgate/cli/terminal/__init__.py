@@ -1,0 +1,1 @@
+"""What all commands share: the console, options and their values, tables, JSON, progress, errors."""

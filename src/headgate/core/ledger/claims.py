@@ -1,0 +1,203 @@
+"""May a job claim a chunk? The one function that decides by the claim table, and explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.core.ledger.model import DONE, ERROR, HOLD, READY, RESUBMIT, RUNNING, Job, Kind, Row, chunk_resource
+from headgate.core.ledger.rules import ABSENT, ALIVE, EXPIRED, OTHER, ChunkFacts, state_of
+from headgate.core.ledger.snapshot import Candidate, ChunkSnapshot
+from headgate.core.ledger.verdicts import INTERRUPTIONS, RESUBMIT_IT, Answer, Condition, Verdict
+from headgate.core.locks.model import Mode
+from headgate.core.values.durations import in_words
+
+#: The longest pause before another try.
+LONGEST_DELAY = 30 * 86_400.0
+
+
+def input_state(row: Row | None) -> str:
+    """The column of the table that an INPUT row is in."""
+    if row is None:
+        return ABSENT
+    if row.status == RUNNING:
+        return ALIVE if row.alive else EXPIRED
+    return row.status if row.status in (DONE, ERROR) else OTHER
+
+
+def output_state(row: Row | None) -> str:
+    """The line of the table that an OUTPUT row is in."""
+    if row is None:
+        return ABSENT
+    if row.status == RUNNING:
+        return ALIVE if row.alive else EXPIRED
+    return row.status if row.status in (READY, ERROR, RESUBMIT) else OTHER
+
+
+def may_claim(chunk: ChunkSnapshot) -> Verdict:
+    """The one decision: each condition with its answer. What is shown is what decided."""
+    conditions = [
+        *_pause(chunk),
+        *(_source(chunk, name) for name in chunk.job.inputs),
+        *_ownership(chunk),
+        *_table(chunk),
+        *_retry(chunk),
+        *_interruptions(chunk),
+        *_readers(chunk),
+        *_locks(chunk),
+    ]
+    return Verdict(chunk.job.name, chunk.dataid, tuple(conditions))
+
+
+def own_answer(chunk: ChunkSnapshot) -> Answer:
+    """What the job's own rows alone say: whether the chunk may be claimable once its inputs are there."""
+    conditions = [*_ownership(chunk), *_table(chunk), *_retry(chunk, delay=False)]
+    return Verdict(chunk.job.name, chunk.dataid, tuple(conditions)).answer
+
+
+def missing_inputs(chunk: ChunkSnapshot) -> int:
+    """The inputs that are not READY, as bits by position."""
+    return sum(1 << place for place, name in enumerate(chunk.job.inputs) if not _source(chunk, name).ok)
+
+
+def _pause(chunk: ChunkSnapshot) -> Iterable[Condition]:
+    if chunk.job.paused:
+        yield Condition("paused", Answer.NO, f"the job is paused: {chunk.job.paused}")
+
+
+def _source(chunk: ChunkSnapshot, dataset: str) -> Condition:
+    rows = chunk.made(dataset)
+    if not rows:
+        return Condition(
+            "input",
+            Answer.NO,
+            (f"input {dataset}/{chunk.dataid} is missing: no job has produced it and nobody has published it"),
+        )
+    worst = next((row for row in rows if row.status != READY), rows[0])
+    answer = Answer.YES if worst.status == READY else Answer.NO
+    return Condition("input", answer, f"input {worst.sentence()}", worst)
+
+
+def _ownership(chunk: ChunkSnapshot) -> Iterable[Condition]:
+    for dataset in chunk.job.outputs:
+        for row in chunk.made(dataset):
+            if row.job != chunk.job.name:
+                yield Condition("owner", Answer.NO, f"the output belongs to another job: {row.sentence()}", row)
+
+
+def _table(chunk: ChunkSnapshot) -> Iterable[Condition]:
+    cells = list(_cells(chunk))
+    yield from cells
+    if all(each.ok for each in cells) and not chunk.rules.may_be_claimed(_claimed_state(chunk)):
+        yield Condition("table", Answer.NO, f"a chunk that is {chunk.status} cannot be claimed", chunk.speaker)
+
+
+def _claimed_state(chunk: ChunkSnapshot) -> str:
+    """The state that a claim starts from: a claim whose lease has expired is reaped first."""
+    row = chunk.speaker
+    if row is None:
+        return ABSENT
+    if not row.expired:
+        return state_of(row.status, row.kind)
+    return ERROR if chunk.rules.find(RUNNING, "reap", ChunkFacts(chunk.job, row)) else RUNNING
+
+
+def _cells(chunk: ChunkSnapshot) -> Iterable[Condition]:
+    outputs = [chunk.own(Kind.OUTPUT, name) for name in chunk.job.outputs] or [None]
+    inputs = {name: chunk.own(Kind.INPUT, name) for name in chunk.job.inputs} or {"": None}
+    if not any((*outputs, *inputs.values())):
+        yield Condition("table", chunk.rules.cell(ABSENT, ABSENT), "it was never claimed")
+        return
+    for output in outputs:
+        for name, given in inputs.items():
+            answer = chunk.rules.cell(output_state(output), input_state(given))
+            blocking = output if output_state(output) not in (ABSENT, RESUBMIT) or given is None else given
+            said = [row.sentence() for row in (output, given) if row]
+            text = "; ".join(said) or f"{name}/{chunk.dataid} was never claimed"
+            yield Condition("table", answer, text, blocking or output)
+
+
+def _interruptions(chunk: ChunkSnapshot) -> Iterable[Condition]:
+    """How often its workers were asked to stop; what is used up is HOLD, and blocks by that."""
+    row = chunk.speaker
+    if row is not None and row.interruptions and row.status in (RESUBMIT, RUNNING, HOLD):
+        most = chunk.job.max_interruptions
+        limit = f"it is held after {most}" if most else "there is no limit"
+        yield Condition(INTERRUPTIONS, Answer.YES, f"it was interrupted {_times(row.interruptions)}; {limit}", row)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _retry(chunk: ChunkSnapshot, *, delay: bool = True) -> Iterable[Condition]:
+    """The retry policy, for chunks that failed or whose worker died."""
+    for row in chunk.counted():
+        if row is not None and row.status in (ERROR, RUNNING) and not row.alive:
+            yield from _retry_of(chunk.job, row, delay=delay)
+
+
+def _retry_of(job: Job, row: Row, *, delay: bool) -> Iterable[Condition]:
+    crashes = row.crashes + row.expired
+    if 0 < job.max_attempts <= row.failures:
+        tried = f"it used up its attempts ({row.failures} of {job.max_attempts} failed)"
+        yield Condition("retry", Answer.NO, f"{tried}; {RESUBMIT_IT}", row)
+    if 0 < job.max_crashes <= crashes:
+        died = f"its workers crashed {crashes} times (limit: {job.max_crashes})"
+        yield Condition("retry", Answer.NO, f"{died}; {RESUBMIT_IT}", row)
+    if delay and row.expired and (pause := crash_delay(job, row)):
+        yield Condition("retry", Answer.NO, f"it may be retried {in_words(pause)} after its dead claim is reaped", row)
+    if delay and row.retry_in is not None and row.retry_in > 0:
+        yield Condition("retry", Answer.NO, f"it can be retried in {in_words(row.retry_in)}", row)
+
+
+def _readers(chunk: ChunkSnapshot) -> Iterable[Condition]:
+    for row in chunk.rows:
+        reads = row.kind is Kind.INPUT and row.dataset in chunk.job.outputs and row.job != chunk.job.name
+        if reads and row.alive:
+            yield Condition("reader", Answer.NO, f"another job is reading it: {row.sentence()}", row)
+
+
+def _locks(chunk: ChunkSnapshot) -> Iterable[Condition]:
+    modes = claim_modes(chunk.job, chunk.dataid)
+    for lock in chunk.locks:
+        wanted = modes.get(lock.resource)
+        if wanted and not chunk.lock_rules.compatible[wanted, lock.mode]:
+            text = f"{lock.client} holds {lock.resource} {lock.mode} since {lock.since:%Y-%m-%d %H:%M:%S} UTC"
+            yield Condition("lock", Answer.NO, f"{text} [lock {lock.id}]")
+
+
+def claim_mode(kind: Kind) -> Mode:
+    """The lock that a running row acts as: outputs are written, inputs are read."""
+    return Mode.EXCLUSIVE if kind is Kind.OUTPUT else Mode.SHARED
+
+
+def claim_modes(job: Job, dataid: str) -> dict[str, Mode]:
+    """The locks that a claim acts as."""
+    modes = {chunk_resource(name, dataid): claim_mode(Kind.INPUT) for name in job.inputs}
+    return modes | {chunk_resource(name, dataid): claim_mode(Kind.OUTPUT) for name in job.outputs}
+
+
+# ---------------------------------------------------------------- retries
+
+
+def retry_delay(job: Job, tries: int) -> float:
+    """Seconds before another try: doubled with each, up to a month."""
+    return min(job.retry_delay * 2.0 ** min(tries - 1, 60), LONGEST_DELAY)
+
+
+def crash_delay(job: Job, row: Row) -> float:
+    """Seconds before another try once the dead claim of this row is reaped; none when it is held."""
+    return 0.0 if ChunkFacts(job, row).is_last_crash() else retry_delay(job, row.failures + row.crashes + 1)
+
+
+# ---------------------------------------------------------------- what find_next reads
+
+
+def find_candidate(chunk: ChunkSnapshot) -> Candidate | None:
+    """The chunk's place in the list of chunks that may be claimable; None: it is not in it."""
+    missing = missing_inputs(chunk)
+    unknown = chunk.status == ABSENT and missing == (1 << len(chunk.job.inputs)) - 1
+    if unknown or own_answer(chunk) is Answer.NO:
+        return None
+    first = any(row is not None and row.status == RESUBMIT for row in chunk.counted())
+    return Candidate(0 if first else 1, missing, max([0.0, *(row.retry_in or 0.0 for row in chunk.owned())]))

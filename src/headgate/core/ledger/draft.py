@@ -1,0 +1,245 @@
+"""A chunk in the making: events are fired at it as the table says, and every effect becomes a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from headgate.core.access.owners import Override
+from headgate.core.access.principals import must_own
+from headgate.core.errors import ClaimLost, ClaimRefused
+from headgate.core.ledger.claims import claim_modes, find_candidate, may_claim, retry_delay
+from headgate.core.ledger.model import (
+    DONE,
+    ERROR,
+    HOLD,
+    MESSAGE_LENGTH,
+    READY,
+    RESUBMIT,
+    RUNNING,
+    Kind,
+    Row,
+)
+from headgate.core.ledger.rules import ABSENT, ChunkFacts, state_of, word_of
+from headgate.core.ledger.snapshot import ChunkOutcome, ChunkRecord, ChunkSnapshot, RowChange, worst_row
+from headgate.core.tables.machine import Also, By, Transition
+
+T = TypeVar("T")
+
+
+class ChunkDraft:
+    """A snapshot of a chunk, as events change it."""
+
+    def __init__(self, snapshot: ChunkSnapshot) -> None:
+        self.job = snapshot.job
+        self.rules = snapshot.rules
+        #: The chunk as it is now.
+        self.chunk = snapshot
+        self._before = snapshot
+        self._records: list[ChunkRecord] = []
+        self._overrides: list[Override] = []
+        self._started: set[tuple[Kind, str]] = set()
+        self._tokens = 0
+        #: What unhold brings back where the chunk is to be made again; a job that makes nothing has no row then.
+        self._again = RESUBMIT if self.job.outputs else ""
+
+    def outcome(self, result: T, *, check: bool = False) -> ChunkOutcome[T]:
+        """List everything that changes. `check`: its place in the list of find_next is written in any case."""
+        before, after = self._before, self.chunk
+        if before is after and not check:
+            return ChunkOutcome(result, after, overrides=tuple(self._overrides))
+        ready, now_ready = before.ready_outputs(), after.ready_outputs()
+        return ChunkOutcome(
+            result, after, tuple(self._changes()), tuple(self._records), now_ready - ready, ready - now_ready,
+            find_candidate(after), changed=True, overrides=tuple(self._overrides),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ guards
+
+    def find_row(self, event: str, row: Row | None, *, named: bool = True) -> Transition:
+        """The row of the table that applies where this row speaks for the chunk; TransitionRefused: there is none."""
+        state = ABSENT if row is None else state_of(row.status, row.kind)
+        return self.rules.row(state, event, ChunkFacts(self.job, row, named=named))
+
+    def refuse_alive(self, event: str, *, steal: bool) -> None:
+        """ClaimRefused while a worker is on it, unless an operator overrides its claim."""
+        alive = next((row for row in self.chunk.owned() if row.alive), None)
+        if alive is None:
+            return
+        found = self.rules.find(RUNNING, event, ChunkFacts(self.job, alive))
+        if not (steal and found is not None and found.by is By.OPERATOR):
+            raise ClaimRefused(
+                self.job.name, self.chunk.dataid,
+                f"a worker is processing it: {alive.sentence()}. Wait for it, or override its claim with steal",
+            )  # fmt: skip
+
+    def refuse_locked(self, *, steal: bool) -> None:
+        """ClaimRefused while locks on it, or jobs that read it, conflict with a claim."""
+        chunk, compatible = self.chunk, self.chunk.lock_rules.compatible
+        modes = claim_modes(self.job, chunk.dataid)
+        held = [lock for lock in chunk.locks if not compatible[modes[lock.resource], lock.mode]]
+        readers = [each for each in may_claim(chunk).blockers if each.name == "reader"]
+        why = [f"{lock.client} holds {lock.resource} {lock.mode} [lock {lock.id}]" for lock in held]
+        why += [] if steal else [each.text for each in readers]
+        if why:
+            raise ClaimRefused(self.job.name, chunk.dataid, f"{self.job.name} on {chunk.dataid}: " + "; ".join(why))
+
+    def may_report(self, event: str, token: int) -> bool:
+        """Whether the claim of this token runs; False: this event was reported already. ClaimLost: neither."""
+        rows = self.rules.machine.rows_of(RUNNING, event)
+        guards = {row.by for row in rows} or {By.WORKER}
+        row = self.chunk.speaker
+        if row is None:
+            raise self._lost(token, "there is no such claim")
+        if row.status == RUNNING and row.token == token:  # An older one is lost in any case.
+            what = f"the claim of {self.job.name} on {self.chunk.dataid}"
+            self._overrides += must_own(self.chunk.actor, what, row.principal)
+        if row.token != token and guards <= {By.WORKER}:
+            raise self._lost(token, f"the newest claim has token {row.token}; it is {row.status}")
+        if By.STORE in guards and row.alive:
+            raise self._lost(token, "its lease has not expired")
+        if row.status == RUNNING and all(each.token == row.token for each in self.chunk.owned()):
+            return True
+        if not _may_have_led_to(rows, row):
+            raise self._lost(token, f"it is not running: it is {row.status}")
+        return False
+
+    def _lost(self, token: int, why: str) -> ClaimLost:
+        return ClaimLost(self.job.name, self.chunk.dataid, token, why)
+
+    # ------------------------------------------------------------ events
+
+    def start(self, event: str, worker: str, lease: float, reason: str = "") -> None:
+        """A claim: all its rows run, with the counts of the row that speaks for it."""
+        chunk = self.chunk
+        speaker, before = chunk.speaker, chunk.status
+        row = self.find_row(event, speaker)
+        prior = worst_row(chunk.owned()) or Row("", chunk.dataid, self.job.name, Kind.OUTPUT, ABSENT)
+        running = replace(
+            _count(prior, row.also), status=row.target, former=_blocking_word(speaker),
+            token=self.token_after(row, prior.token), worker=worker, lease=lease, expires_in=lease,
+            forced=row.by is By.OPERATOR, retry_in=None, message="", principal=chunk.actor.principal,
+        )  # fmt: skip
+        for kind, names in ((Kind.OUTPUT, self.job.outputs), (Kind.INPUT, self.job.inputs)):
+            for name in names:
+                self._started.add((kind, name))
+                self.put(kind, name, replace(running, dataset=name, kind=kind))
+        self.record(row, worker, running.token, before, running.status, reason)
+
+    def end(self, event: str, base: Row, who: str, message: str = "") -> None:
+        """The claim ends: its rows become what the table says, with the counts of `base` and those of this event."""
+        row = self.find_row(event, base)
+        status = word_of(row.target, self.job.counted, base.former)
+        counts, token = _count(base, row.also), self.token_after(row, base.token)
+        tries = counts.failures + counts.crashes
+        # An interrupted claim may have changed the output: when it is released, it is made again.
+        unheld = self._again if row.also.has(Also.COUNT_INTERRUPTION) else ERROR
+        delay = retry_delay(self.job, tries) if status == ERROR and tries else 0.0
+        for own in self.chunk.owned():
+            if own.status == RUNNING:
+                counted = own.kind is self.job.counted
+                word = status if counted else _beside(row)
+                after = replace(
+                    own, status=word, former=unheld if counted and word == HOLD else "", token=token, lease=None,
+                    expires_in=None, retry_in=delay or None, message=message[:MESSAGE_LENGTH],
+                    attempt=counts.attempt, failures=counts.failures, crashes=counts.crashes,
+                    interruptions=counts.interruptions,
+                )  # fmt: skip
+                self.put(own.kind, own.dataset, None if word == ABSENT else after)
+        self.record(row, who, token, RUNNING, status, message)
+
+    def reap(self, who: str) -> bool:
+        """A claim whose lease has expired ends. False when there is none."""
+        dead = worst_row([row for row in self.chunk.owned() if row.expired])
+        if dead is None or self.chunk.alive:
+            return False
+        row = self.rules.find(RUNNING, "reap", ChunkFacts(self.job, dead))
+        if row is None or row.by is not By.STORE:
+            return False
+        self.end(row.event, dead, who, f"lease expired: {dead.worker or 'its worker'} died")
+        return True
+
+    def redo(self, own: Row, row: Transition, reason: str) -> None:
+        """An operator sets one of the rows that the chunk's status is kept on back to the beginning, or removes it."""
+        word = word_of(row.target, own.kind)
+        held = word == HOLD
+        after = replace(
+            _count(own, row.also), status=word, former=self._again if held else "", lease=None, expires_in=None,
+            retry_in=None, message=own.message if held else reason, token=self.token_after(row, own.token),
+        )  # fmt: skip
+        self.put(own.kind, own.dataset, None if word == ABSENT else after)
+
+    def leave_inputs(self, row: Transition) -> None:
+        """The rows of what the job reads: removed where the table says so; otherwise none of them runs any longer."""
+        for own in self.chunk.owned() if self.job.outputs else ():
+            if own.kind is Kind.INPUT and (own.status == RUNNING or row.also.has(Also.CLEAR_INPUTS)):
+                word = _beside(row)
+                after = replace(own, status=word, lease=None, expires_in=None, retry_in=None)
+                self.put(own.kind, own.dataset, None if word == ABSENT else after)
+
+    # ------------------------------------------------------------ rows
+
+    def put(self, kind: Kind, dataset: str, after: Row | None) -> None:
+        """A row becomes this; None: it is removed."""
+        old = self.chunk.own(kind, dataset)
+        if after is not old:
+            rows = tuple(row for row in self.chunk.rows if row is not old)
+            self.chunk = replace(self.chunk, rows=rows if after is None else (*rows, after))
+
+    def token_after(self, row: Transition, token: int) -> int:
+        """The token after an event: the same, or a new one, for which a negative number stands."""
+        if not row.also.has(Also.NEW_TOKEN):
+            return token
+        self._tokens -= 1
+        return self._tokens
+
+    def record(self, row: Transition, who: str, token: int, before: str, after: str, reason: str) -> None:
+        """An entry of the history, where the table asks for one."""
+        if row.also.has(Also.TELL_HISTORY):
+            why = self.chunk.actor.reason(reason)[:MESSAGE_LENGTH]
+            self._records.append(ChunkRecord(row.event, who, token, before, after, why))
+
+    def _changes(self) -> Iterator[RowChange]:
+        before, after = self._before, self.chunk
+        for kind, names in ((Kind.OUTPUT, self.job.outputs), (Kind.INPUT, self.job.inputs)):
+            for name in names:
+                old, new = before.own(kind, name), after.own(kind, name)
+                if old is not new:
+                    yield RowChange(old, new, (kind, name) in self._started)
+
+
+def _may_have_led_to(rows: Iterable[Transition], row: Row) -> bool:
+    """Whether the newest claim on a row may have ended by an event that has these rows of the table."""
+    reached = state_of(row.status, row.kind) in {each.target for each in rows}
+    if not any(each.also.has(Also.COUNT_INTERRUPTION) for each in rows):
+        return reached
+    return reached and row.interruptions > 0 and (row.status != HOLD or row.former in (RESUBMIT, ""))
+
+
+def _count(row: Row, also: Also) -> Row:
+    """A row with the counts that it has after an event."""
+    attempt = max(row.attempt + also.has(Also.COUNT_ATTEMPT) - also.has(Also.RESTORE_ATTEMPT), 0)
+    if also.has(Also.CLEAR_COUNTS):
+        return replace(row, attempt=attempt, failures=0, crashes=0, interruptions=0)
+    return replace(
+        row,
+        attempt=attempt,
+        failures=row.failures + also.has(Also.COUNT_FAILURE),
+        crashes=row.crashes + also.has(Also.COUNT_CRASH),
+        interruptions=row.interruptions + also.has(Also.COUNT_INTERRUPTION),
+    )
+
+
+def _beside(row: Transition) -> str:
+    """The status of the rows of what a job reads, when what it makes is decided by this row of the table."""
+    if row.also.has(Also.CLEAR_INPUTS):
+        return ABSENT
+    return DONE if row.target == READY else ERROR
+
+
+def _blocking_word(row: Row | None) -> str:
+    """HOLD, PENDING or an unknown word, which comes back when the claim is interrupted; else nothing."""
+    if row is not None and row.status == RUNNING:  # Taken from another forced claim.
+        return row.former
+    return "" if row is None or row.status in (READY, DONE, ERROR, RESUBMIT) else row.status

@@ -1,0 +1,31 @@
+"""How data flows through the datasets of a pipeline. Pure; the same for the command and the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headgate.core.layout import Edge, layout
+from headgate.core.ledger.model import Dataset, Job
+
+
+def edges_of(jobs: Iterable[Job]) -> list[Edge]:
+    """For each job, every dataset that it reads with every dataset that it writes."""
+    return [(source, target) for job in jobs for source in job.inputs for target in job.outputs]
+
+
+def flow_order(datasets: Iterable[Dataset], jobs: Sequence[Job]) -> list[str]:
+    """Names of datasets, each before those that are made from it; datasets that no job uses come last."""
+    used = {name for job in jobs for name in (*job.inputs, *job.outputs)}
+    found = layout([each.name for each in datasets], edges_of(jobs))
+    return sorted(found.order, key=lambda name: name not in used)
+
+
+def made_from(name: str, edges: Sequence[Edge]) -> set[str]:
+    """Every dataset downstream of one; the dataset itself only if the flow leads back to it."""
+    found, ahead = set[str](), [name]
+    while ahead:
+        here = ahead.pop()
+        made = {target for source, target in edges if source == here} - found
+        found |= made
+        ahead += made
+    return found

@@ -1,0 +1,324 @@
+"""The ledger's nouns: datasets, jobs, the rows of their chunks, and claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from headgate.core.ledger.ordering import Order
+from headgate.core.values.durations import in_words
+from headgate.core.values.redaction import MASKED
+
+#: The job that data made elsewhere belongs to.
+EXTERNAL = "external"
+RUNNING, READY, ERROR, RESUBMIT, HOLD, PENDING, DONE = (
+    "RUNNING", "READY", "ERROR", "RESUBMIT", "HOLD", "PENDING", "DONE",
+)  # fmt: skip
+#: Events of the table that the program names, because a report, a command or a count is called so.
+CLAIM_EVENT, SUCCESS_EVENT, FAIL_EVENT, INTERRUPT_EVENT, REAP_EVENT = "claim", "success", "fail", "interrupt", "reap"
+PUBLISH_EVENT, FORCE_EVENT, RESUBMIT_EVENT, FORGET_EVENT = "publish", "force", "resubmit", "forget"
+HOLD_EVENT, UNHOLD_EVENT = "hold", "unhold"
+#: What runs or is done: nobody has to do anything about it.
+SETTLED = (READY, DONE, RUNNING)
+MESSAGE_LENGTH = 1000
+#: Which inputs are missing is kept as bits of one number.
+MOST_INPUTS = 60
+
+
+class Kind(StrEnum):
+    """Whether the job of a row reads the chunk or makes it."""
+
+    INPUT = "INPUT"
+    OUTPUT = "OUTPUT"
+
+
+class OnFailure(StrEnum):
+    """What happens to a chunk when its worker reports a failure."""
+
+    RERUN = "rerun"
+    HOLD = "hold"
+
+
+class StopExit(StrEnum):
+    """What counts when a worker was asked to stop before its command ended."""
+
+    #: The command was interrupted, whatever its exit code.
+    INTERRUPT = "interrupt"
+    #: Its exit code: 0 is success, any other a failure.
+    TRUST = "trust"
+
+
+def chunk_resource(dataset: str, dataid: str) -> str:
+    """The resource that locks on a chunk are taken on."""
+    return f"data:{dataset}/{dataid}"
+
+
+def parse_chunk_resource(resource: str) -> tuple[str, str] | None:
+    """Dataset and data id of a chunk's resource; None for any other resource."""
+    scheme, colon, rest = resource.partition(":")
+    dataset, slash, dataid = rest.partition("/")
+    whole = scheme == "data" and colon and dataset and slash and dataid and "/" not in dataid
+    return (dataset, dataid) if whole else None
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Named data that comes in chunks."""
+
+    #: Its name.
+    name: str
+    #: Location of the data.
+    uri: str = ""
+    #: How its data ids are ordered.
+    order: Order = Order.NATURAL
+    #: What else is needed to reach it; visible to everybody.
+    settings: Mapping[str, str] = field(default_factory=dict)
+    #: Names of its secrets, each with its version; what is sealed is kept apart.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: The jobs that may hold its secrets; None: every job that uses it, once an admin has confirmed it.
+    secret_jobs: tuple[str, ...] | None = None
+
+    def may_hold(self, job: str) -> bool:
+        """Whether a job may hold its secrets."""
+        return self.secret_jobs is None or job in self.secret_jobs
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the dataset for programs; secrets are masked."""
+        secrets = dict.fromkeys(self.secrets, MASKED)
+        return {
+            "name": self.name, "uri": self.uri, "order": str(self.order), "settings": dict(self.settings),
+            "secrets": secrets, "secret_jobs": None if self.secret_jobs is None else list(self.secret_jobs),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A program that is configured once and runs on one chunk at a time."""
+
+    #: Its name.
+    name: str
+    #: The datasets that it reads; the first one's order decides which chunk is next.
+    inputs: tuple[str, ...] = ()
+    #: The datasets that it produces; no other job does.
+    outputs: tuple[str, ...] = ()
+    #: Variables for its environment.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: Failures after which a chunk is not retried; 0: no limit.
+    max_attempts: int = 3
+    #: Crashes of workers after which a chunk is held; 0: no limit.
+    max_crashes: int = 3
+    #: Interruptions after which a chunk is held; 0: no limit.
+    max_interruptions: int = 10
+    #: Seconds before a failed chunk is retried; doubles with each failure.
+    retry_delay: float = 0.0
+    #: rerun: a failed chunk is retried; hold: it is held.
+    on_failure: OnFailure = OnFailure.RERUN
+    #: interrupt: a worker that was asked to stop reports an interruption; trust: its command's exit code counts.
+    stop_exit: StopExit = StopExit.INTERRUPT
+    #: Why the job is paused; empty: it is not.
+    paused: str = ""
+
+    @property
+    def counted(self) -> Kind:
+        """The kind of its rows that a status is kept on: OUTPUT, or INPUT when it makes nothing."""
+        return Kind.OUTPUT if self.outputs else Kind.INPUT
+
+    @property
+    def first(self) -> str:
+        """The dataset by whose rows its chunks are counted: the first that it makes, or reads if it makes none."""
+        return (self.outputs or self.inputs)[0]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the job for programs."""
+        return {
+            "name": self.name, "inputs": list(self.inputs), "outputs": list(self.outputs),
+            "environment": dict(self.environment), "max_attempts": self.max_attempts,
+            "max_crashes": self.max_crashes, "max_interruptions": self.max_interruptions,
+            "retry_delay": self.retry_delay, "on_failure": str(self.on_failure), "stop_exit": str(self.stop_exit),
+            "paused": self.paused,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one job records about one chunk. Locks follow from the status, and are stored nowhere else."""
+
+    dataset: str  #: Name of the dataset.
+    dataid: str  #: Data id of the chunk.
+    job: str  #: Name of the job.
+    kind: Kind  #: INPUT or OUTPUT.
+    #: RUNNING, READY, …, or any other word.
+    status: str
+    #: What unhold brings back; empty: no row. Of a forced claim: the word that an interruption brings back.
+    former: str = ""
+    #: How many times it was claimed.
+    attempt: int = 0
+    #: Failures since the counts were last reset.
+    failures: int = 0
+    #: Crashes of workers since the counts were last reset.
+    crashes: int = 0
+    #: Token of the newest claim; it only grows.
+    token: int = 0
+    #: Name of the worker of the newest claim.
+    worker: str = ""
+    #: Lease length in seconds.
+    lease: float | None = None
+    #: Seconds until the lease expires, when the store answered; None: no lease.
+    expires_in: float | None = None
+    #: Whether an operator forced the claim.
+    forced: bool = False
+    #: Seconds until it may be retried, when the store answered; None: no delay.
+    retry_in: float | None = None
+    #: When the status was written, by the store's clock.
+    since: datetime | None = None
+    #: When the newest claim was made, by the store's clock.
+    started: datetime | None = None
+    #: Reason, as reported.
+    message: str = ""
+    #: The principal that the newest claim belongs to; empty: none, or it was claimed before owners were recorded.
+    principal: str = ""
+    #: Interruptions since the counts were last reset.
+    interruptions: int = 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is RUNNING and its lease has not expired."""
+        return self.status == RUNNING and (self.expires_in is None or self.expires_in > 0)
+
+    @property
+    def expired(self) -> bool:
+        """Whether it is RUNNING and its lease has expired."""
+        return self.status == RUNNING and not self.alive
+
+    @staticmethod
+    def lease_sentence(expires_in: float) -> str:
+        """Return when the lease expires, or that the worker died."""
+        if expires_in > 0:
+            return f"lease expires in {in_words(expires_in)}"
+        return f"lease expired {in_words(-expires_in)} ago: its worker died"
+
+    def sentence(self) -> str:
+        """Return one line for people."""
+        by = f" by {self.worker}" if self.worker and self.status == RUNNING else ""
+        left = "" if self.expires_in is None else f", {self.lease_sentence(self.expires_in)}"
+        note = f": {self.message}" if self.message else ""
+        return f"{self.kind} {self.dataset}/{self.dataid} of {self.job} is {self.status}{by}{left}{note}"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One dataset of a claim, with what the worker needs to reach it."""
+
+    #: The dataset.
+    dataset: str
+    #: The chunk.
+    dataid: str
+    #: Location of the data.
+    uri: str
+    #: What else is needed to reach it.
+    settings: Mapping[str, str]
+    #: Secrets, opened with the job's key or masked.
+    secrets: Mapping[str, str] = field(repr=False)
+    #: When masked: what `headgate keys open` opens with the job's key.
+    sealed: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks for a claim."""
+
+    #: Name of the worker.
+    worker: str
+    #: Lease length in seconds.
+    lease: float
+    #: The caller's id of this request: a repeat is recognised by it.
+    request_id: str
+    #: True: the id was made just now, so that nobody can have asked by it before.
+    fresh: bool = False
+    #: True: what is taken outlives this process, since it is taken for a client of the service.
+    outlives: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to work on one chunk, as the store answered at that moment."""
+
+    #: The job.
+    job: str
+    #: The chunk.
+    dataid: str
+    #: How many times the chunk was claimed, this one included.
+    attempt: int
+    #: Grows with every claim on the chunk; every report carries it.
+    token: int
+    #: Name of the worker.
+    worker: str
+    #: Lease length in seconds.
+    lease: float
+    #: Seconds until the lease expires, when the store answered.
+    expires_in: float
+    #: What it reads, by dataset.
+    inputs: Mapping[str, Port]
+    #: What it produces, by dataset.
+    outputs: Mapping[str, Port]
+    #: The job's variables.
+    environment: Mapping[str, str]
+    #: Whether an operator forced it.
+    forced: bool = False
+    #: What counts when the worker is asked to stop before its command ends.
+    stop_exit: StopExit = StopExit.INTERRUPT
+
+    def to_document(self) -> dict[str, Any]:
+        """Return everything that a script needs, with the secrets of this claim."""
+        return {
+            "dataid": self.dataid, "job": self.job, "attempt": self.attempt, "token": self.token,
+            "worker": self.worker, "lease": self.lease, "forced": self.forced, "stop_exit": str(self.stop_exit),
+            "inputs": {name: _port_document(port) for name, port in self.inputs.items()},
+            "outputs": {name: _port_document(port) for name, port in self.outputs.items()},
+            "environment": dict(self.environment),
+        }  # fmt: skip
+
+    def to_json(self) -> str:
+        """Return the same as one line of JSON."""
+        return json.dumps(self.to_document(), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """The result of a definition."""
+
+    #: What changed, one line each; empty: nothing.
+    changes: tuple[str, ...]
+    #: Warnings about likely mistakes.
+    warnings: tuple[str, ...] = ()
+
+
+def failure_cursor(row: Row) -> str:
+    """Where the list of failures continues after this row."""
+    since = "" if row.since is None else row.since.isoformat()
+    return f"{since}/{row.dataset}/{row.job}/{row.dataid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one row, made or previewed."""
+
+    job: str  #: Name of the job.
+    dataset: str  #: Name of the dataset.
+    dataid: str  #: Data id of the chunk.
+    kind: Kind  #: INPUT or OUTPUT.
+    #: The status before; "absent" for no row.
+    before: str
+    #: The status after; "absent" for no row.
+    after: str
+
+
+def _port_document(port: Port) -> dict[str, Any]:
+    return {
+        "dataset": port.dataset, "dataid": port.dataid, "uri": port.uri, "settings": dict(port.settings),
+        "secrets": dict(port.secrets), **({"sealed": dict(port.sealed)} if port.sealed else {}),
+    }  # fmt: skip

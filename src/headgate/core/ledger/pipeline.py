@@ -1,0 +1,135 @@
+"""Definitions of datasets and jobs: what is refused, what is warned of, and what would change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+
+from headgate.core.errors import BadValue, UnknownName
+from headgate.core.ledger.model import EXTERNAL, MOST_INPUTS, Dataset, Job, OnFailure, StopExit
+from headgate.core.values.names import check_name
+
+#: No count is greater.
+MOST_TRIES = 1_000_000
+
+
+def check_job(job: Job) -> Job:
+    """A job that could run, by itself."""
+    if job.name == EXTERNAL:
+        raise BadValue("job", job.name, "is reserved for data produced elsewhere; choose another name")
+    for what, names in (("input", job.inputs), ("output", job.outputs)):
+        for name in names:
+            check_name(what, name)
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise BadValue(what, twice, f"is named twice by job {job.name!r}")
+    both = next((name for name in job.inputs if name in job.outputs), None)
+    if both is not None:
+        raise BadValue("dataset", both, f"is both input and output of job {job.name!r}, which could never start")
+    if not job.inputs and not job.outputs:
+        raise BadValue("job", job.name, "has neither inputs nor outputs; name at least one")
+    if len(job.inputs) > MOST_INPUTS:
+        raise BadValue("inputs", len(job.inputs), f"are too many; at most {MOST_INPUTS} are allowed")
+    return job
+
+
+def check_count(what: str, value: object) -> int:
+    """How many times, 0 for no limit."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TRIES:
+        raise BadValue(what, value, f"is not a whole number from 0 (no limit) to {MOST_TRIES}")
+    return value
+
+
+def parse_on_failure(value: object) -> OnFailure:
+    """rerun or hold."""
+    if isinstance(value, str) and value.lower() in tuple(OnFailure):
+        return OnFailure(value.lower())
+    raise BadValue("on_failure", value, "is neither rerun nor hold")
+
+
+def parse_stop_exit(value: object) -> StopExit:
+    """interrupt or trust."""
+    if isinstance(value, str) and value.lower() in tuple(StopExit):
+        return StopExit(value.lower())
+    raise BadValue("stop_exit", value, "is neither interrupt nor trust")
+
+
+def check_beside(job: Job, datasets: Iterable[str], jobs: Iterable[Job]) -> None:
+    """A job beside all others: its datasets are there, and nobody else makes what it makes."""
+    known = set(datasets)
+    for name in (*job.inputs, *job.outputs):
+        if name not in known:
+            raise UnknownName("dataset", name, f"Define it before job {job.name!r}")
+    for other in jobs:
+        taken = next((name for name in job.outputs if name in other.outputs and other.name != job.name), None)
+        if taken is not None:
+            raise BadValue("output", taken, f"is already produced by job {other.name!r}; a dataset has one producer")
+
+
+def warnings_for(jobs: Sequence[Job], published: Iterable[str] = ()) -> list[str]:
+    """What looks like a mistake: jobs in a ring, and inputs that nothing makes or published yet."""
+    made = {name: job.name for job in jobs for name in job.outputs}
+    there = set(published)
+    told = [
+        f"job {job.name} reads {name}, which no job produces and nobody has published yet"
+        for job in jobs
+        for name in job.inputs
+        if name not in made and name not in there
+    ]
+    needs = {
+        job.name: sorted({made[name] for name in job.inputs if name in made and name not in there}) for job in jobs
+    }
+    ring = find_ring(needs)
+    if ring:
+        told.append("these jobs wait for each other and can never start: " + " → ".join(ring))
+    return told
+
+
+def find_ring(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Names that need each other in a ring, or nothing."""
+    done: set[str] = set()
+    for start in sorted(needs):
+        trail = _walk(start, needs, done)
+        if trail:
+            return trail
+    return ()
+
+
+def _walk(start: str, needs: Mapping[str, Sequence[str]], done: set[str]) -> tuple[str, ...]:
+    """Depth first without recursion: a pipeline may be long."""
+    trail, pending = [start], [iter(needs.get(start, ()))]
+    while pending:
+        name = next(pending[-1], None)
+        if name is None:
+            pending.pop()
+            done.add(trail.pop())
+        elif name in trail:
+            return (*trail[trail.index(name) :], name)
+        elif name not in done:
+            trail.append(name)
+            pending.append(iter(needs.get(name, ())))
+    return ()
+
+
+def differences(old: Dataset | Job | None, new: Dataset | Job) -> list[str]:
+    """What a definition changes, one line each."""
+    noun = type(new).__name__.lower()
+    if old is None:
+        return [f"{noun} {new.name}: new"]
+    lines = []
+    for each in fields(new):
+        before, after = getattr(old, each.name), getattr(new, each.name)
+        if before == after or each.name == "paused":
+            continue
+        lines.append(f"{noun} {new.name}: {each.name} {_plain(before)} → {_plain(after)}")
+    return lines
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={value[name]}" for name in sorted(value)) or "nothing"
+    if value is None:
+        return "any"
+    if isinstance(value, tuple):
+        return ", ".join(value) or "nothing"
+    return str(value) or "nothing"

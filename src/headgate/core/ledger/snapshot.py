@@ -1,0 +1,163 @@
+"""What a decision about a chunk is made on, and what comes of it. Stores load the one and apply the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from headgate.core.access.owners import Actor, Override
+from headgate.core.ledger.model import READY, Change, Job, Kind, Row
+from headgate.core.ledger.rules import ABSENT, CHUNK_RULES, ChunkRules, state_of
+from headgate.core.locks.model import Lock
+from headgate.core.locks.rules import LOCK_RULES, LockRules
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSnapshot:
+    """Everything that a decision about one job and one data id looks at, held still until the changes are applied."""
+
+    #: The job.
+    job: Job
+    #: The data id.
+    dataid: str
+    #: Every row of the data id in the job's inputs and outputs, of this job and of others.
+    rows: tuple[Row, ...] = ()
+    #: Explicit locks on those chunks, where the store was asked for them.
+    locks: tuple[Lock, ...] = ()
+    #: Who asks for a change.
+    actor: Actor = field(default_factory=Actor)
+    #: True: an earlier try of the same command was cut off, and may have happened.
+    again: bool = False
+    rules: ChunkRules = CHUNK_RULES
+    lock_rules: LockRules = LOCK_RULES
+
+    def own(self, kind: Kind, dataset: str) -> Row | None:
+        """The job's own row."""
+        job = self.job.name
+        for row in self.rows:
+            if row.dataset == dataset and row.kind is kind and row.job == job:
+                return row
+        return None
+
+    def owned(self) -> tuple[Row, ...]:
+        """All rows of the job itself: outputs first."""
+        rows = [self.own(Kind.OUTPUT, each) for each in self.job.outputs]
+        rows += [self.own(Kind.INPUT, each) for each in self.job.inputs]
+        return tuple(row for row in rows if row)
+
+    def counted(self) -> tuple[Row | None, ...]:
+        """The rows that the job's status on the chunk is kept on; None where there is none."""
+        names = self.job.outputs or self.job.inputs
+        return tuple(self.own(self.job.counted, name) for name in names)
+
+    def made(self, dataset: str) -> tuple[Row, ...]:
+        """The OUTPUT rows of the chunk, of any job."""
+        return tuple(row for row in self.rows if row.kind is Kind.OUTPUT and row.dataset == dataset)
+
+    @property
+    def speaker(self) -> Row | None:
+        """The row that speaks for the chunk; None when it has none."""
+        return worst_row([row for row in self.counted() if row])
+
+    @property
+    def status(self) -> str:
+        """The status of the chunk; absent when there is no row."""
+        row = self.speaker
+        return ABSENT if row is None else row.status
+
+    @property
+    def state(self) -> str:
+        """The same, as a state of the table."""
+        return state_of(self.status, self.job.counted)
+
+    @property
+    def alive(self) -> bool:
+        """Whether a worker is on it now."""
+        return any(row.alive for row in self.owned())
+
+    def ready_outputs(self) -> frozenset[str]:
+        """The datasets that it makes and that are READY."""
+        rows = (self.own(Kind.OUTPUT, name) for name in self.job.outputs)
+        return frozenset(row.dataset for row in rows if row and row.status == READY)
+
+
+def worst_row(rows: Sequence[Row]) -> Row | None:
+    """The row that speaks for several: the one with the highest counts."""
+    return max(rows, key=lambda row: (row.crashes, row.failures, row.attempt), default=None)
+
+
+# ---------------------------------------------------------------- changes
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A row is added (there was none before), changed, or removed (there is none after)."""
+
+    before: Row | None
+    after: Row | None
+    #: True: a claim starts with it.
+    starts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """An entry of the history."""
+
+    event: str
+    #: The worker or operator.
+    who: str
+    token: int
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The place of a chunk in the list that find_next reads."""
+
+    #: 0: before all others.
+    place: int
+    #: The inputs that are not READY, as bits by position.
+    missing: int
+    #: Seconds until it may be claimed.
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkOutcome(Generic[T_co]):
+    """What a command comes to. A negative token stands for a new one, the same for the same number."""
+
+    #: What the caller gets.
+    result: T_co
+    #: The chunk as it is then.
+    snapshot: ChunkSnapshot
+    rows: tuple[RowChange, ...] = ()
+    records: tuple[ChunkRecord, ...] = ()
+    #: Datasets whose chunk is READY now, or no longer: the jobs that read it may claim theirs, or must wait.
+    ready: frozenset[str] = frozenset()
+    unready: frozenset[str] = frozenset()
+    #: Its place in the list of find_next; None: it is not in it.
+    candidate: Candidate | None = None
+    #: False: nothing is to be written.
+    changed: bool = False
+    #: What the caller changes although another principal owns it: it is logged.
+    overrides: tuple[Override, ...] = ()
+
+    def changes(self, dataid: str) -> Sequence[Change]:
+        """What changes, for people; a chunk whose rows say the same may be meant."""
+        return [
+            row_change(self.snapshot.job.name, dataid, each.before, each.after) for each in self.rows
+        ]  # fmt: skip
+
+
+def row_change(job: str, dataid: str, before: Row | None, after: Row | None) -> Change:
+    """What happens to one row, for people."""
+    row = before or after
+    if row is None:
+        raise ValueError("there is no row")
+    was, becomes = (ABSENT if each is None else each.status for each in (before, after))
+    return Change(job, row.dataset, dataid, row.kind, was, becomes)

@@ -1,0 +1,222 @@
+"""Units of work for chunks: a snapshot and a command in, changes out. No store decides anything.
+
+ClaimRefused, ClaimLost, NotOwner, UnknownName and TransitionRefused are raised, and then nothing changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate.core.errors import ClaimLost, ClaimRefused, UnknownName
+from headgate.core.ledger.claims import may_claim
+from headgate.core.ledger.draft import ChunkDraft
+from headgate.core.ledger.model import EXTERNAL, HOLD, RESUBMIT, Change, Kind, Row
+from headgate.core.ledger.rules import ABSENT, ChunkFacts, state_of
+from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot, row_change, worst_row
+from headgate.core.tables.machine import Also
+
+# ---------------------------------------------------------------- claims
+
+
+def claim(snapshot: ChunkSnapshot, worker: str, lease: float) -> ChunkOutcome[None]:
+    """Claim that chunk; ClaimRefused with the verdict when the rules say no. A dead claim on it is reaped first."""
+    draft = ChunkDraft(snapshot)
+    draft.reap(worker)
+    verdict = may_claim(draft.chunk)
+    if not verdict.granted:
+        raise ClaimRefused(snapshot.job.name, snapshot.dataid, verdict.sentence(), verdict)
+    draft.start("claim", worker, lease)
+    return draft.outcome(None)
+
+
+def claim_next(snapshot: ChunkSnapshot, worker: str, lease: float) -> ChunkOutcome[bool]:
+    """Claim it if that is possible, and correct its place in the list of find_next otherwise. Returns which."""
+    draft = ChunkDraft(snapshot)
+    granted = may_claim(snapshot).granted
+    if granted:
+        draft.start("claim", worker, lease)
+    return draft.outcome(granted, check=True)
+
+
+def force(snapshot: ChunkSnapshot, worker: str, lease: float, reason: str, *, steal: bool) -> ChunkOutcome[None]:
+    """Claim it regardless of the claim table; ClaimRefused while a worker is on it (unless `steal`) or it is locked."""
+    draft = ChunkDraft(snapshot)
+    draft.refuse_alive("force", steal=steal)
+    draft.refuse_locked(steal=steal)
+    draft.start("force", worker, lease, reason)
+    return draft.outcome(None)
+
+
+# ---------------------------------------------------------------- reports
+
+
+def succeed(snapshot: ChunkSnapshot, token: int, who: str) -> ChunkOutcome[None]:
+    """The worker is done."""
+    return _report(snapshot, "success", token, who)
+
+
+def fail(snapshot: ChunkSnapshot, token: int, message: str, who: str) -> ChunkOutcome[None]:
+    """The worker could not do it."""
+    return _report(snapshot, "fail", token, who, message)
+
+
+def interrupt(
+    snapshot: ChunkSnapshot, token: int, message: str, who: str, *, past: int | None = None, known: bool = False
+) -> ChunkOutcome[None]:
+    """The worker was asked to stop. A chunk on which that happens too often is held rather than blocking all others.
+
+    The rows of a job that makes nothing go with each interruption, so the history says what they do not: `past`, how
+    often it was interrupted before; `known`, whether this token was reported already.
+    """
+    if known and snapshot.speaker is None:
+        return ChunkDraft(snapshot).outcome(None)
+    base = worst_row(snapshot.owned())
+    count = base.interruptions if base and past is None else past or 0
+    most = snapshot.job.max_interruptions
+    if 0 < most <= count + 1:
+        message = f"{message}; held after {count + 1} interruptions (max_interruptions is {most})"
+    return _report(snapshot, "interrupt", token, who, message, past)
+
+
+def _report(
+    snapshot: ChunkSnapshot, event: str, token: int, who: str, message: str = "", interruptions: int | None = None
+) -> ChunkOutcome[None]:
+    draft = ChunkDraft(snapshot)
+    if draft.may_report(event, token) and (base := worst_row(snapshot.owned())):
+        draft.end(
+            event, base if interruptions is None else replace(base, interruptions=interruptions), who, message
+        )  # fmt: skip
+    return draft.outcome(None)
+
+
+def refuse_heartbeat(snapshot: ChunkSnapshot, token: int) -> ClaimLost:
+    """Why a lease was not renewed; NotOwner when another principal holds the claim."""
+    ChunkDraft(snapshot).may_report("heartbeat", token)
+    return ClaimLost(snapshot.job.name, snapshot.dataid, token, "its lease expired")
+
+
+def reap(snapshot: ChunkSnapshot, who: str) -> ChunkOutcome[bool]:
+    """End a claim whose lease has expired. Returns whether there was one."""
+    draft = ChunkDraft(snapshot)
+    return draft.outcome(draft.reap(who))
+
+
+# ---------------------------------------------------------------- operators
+
+
+def resubmit(
+    snapshot: ChunkSnapshot, reason: str, who: str, *, named: bool = True, steal: bool = False
+) -> ChunkOutcome[None]:
+    """Make it again, first. `named`: it was asked for, and not only made from a chunk that is made again."""
+    rows = snapshot.owned()
+    if named and snapshot.speaker is None:
+        raise _unknown(snapshot, "There is nothing to resubmit; list chunks with: headgate data list")
+    if not rows or (snapshot.again and all(row.status == RESUBMIT and row.message == reason for row in rows)):
+        return ChunkDraft(snapshot).outcome(None)  # The answer was lost: it is not recorded twice.
+    return _start_over(snapshot, "resubmit", reason, who, named=named, steal=steal)
+
+
+def forget(snapshot: ChunkSnapshot, reason: str, who: str, *, steal: bool = False) -> ChunkOutcome[None]:
+    """Remove the job's rows, as if it had never run."""
+    if not snapshot.owned():
+        raise _unknown(snapshot, "There is no row to forget; list them with: headgate data list")
+    return _start_over(snapshot, "forget", reason, who, steal=steal)
+
+
+def _start_over(
+    snapshot: ChunkSnapshot, event: str, reason: str, who: str, *, named: bool = True, steal: bool
+) -> ChunkOutcome[None]:
+    draft = ChunkDraft(snapshot)
+    draft.refuse_alive(event, steal=steal)
+    row = draft.find_row(event, snapshot.speaker or worst_row(snapshot.owned()), named=named)
+    for own in snapshot.counted():
+        if own is not None:
+            draft.redo(own, draft.find_row(event, own, named=named), reason)
+    draft.leave_inputs(row)
+    draft.record(row, who, _newest_token(snapshot), snapshot.status, draft.chunk.status, reason)
+    return draft.outcome(None)
+
+
+def hold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[tuple[Change, ...]]:
+    """No job may make or read it. A dead claim on it is reaped first."""
+    draft, job = ChunkDraft(snapshot), snapshot.job
+    draft.refuse_alive("hold", steal=False)
+    draft.reap(who)
+    chunk = draft.chunk
+    rows = [row for row in chunk.counted() if row is None or row.status != HOLD]
+    speaker = worst_row([row for row in rows if row]) if rows else chunk.speaker
+    row = draft.find_row("hold", speaker)
+    token, before = _newest_token(chunk), chunk.status
+    blank = worst_row(chunk.owned()) or Row("", chunk.dataid, job.name, job.counted, ABSENT)
+    changes = []
+    for name in job.outputs or job.inputs:
+        old = chunk.own(job.counted, name)
+        if old is None or old.status != HOLD:
+            base = old or replace(blank, dataset=name, kind=job.counted)
+            held = replace(
+                base, status=row.target, former="" if old is None else old.status, retry_in=None, message=reason
+            )  # fmt: skip
+            draft.put(job.counted, name, held)
+        changes.append(row_change(job.name, chunk.dataid, old, draft.chunk.own(job.counted, name)))
+    draft.record(row, who, token, before, draft.chunk.status, reason)
+    return draft.outcome(tuple(changes), check=True)
+
+
+def unhold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[None]:
+    """As it was before it was held; TransitionRefused when it is not held."""
+    draft = ChunkDraft(snapshot)
+    rows = [row for row in snapshot.counted() if row is not None and row.status == HOLD]
+    row = draft.find_row("unhold", rows[0] if rows else snapshot.speaker)
+    for held in rows:
+        back = draft.find_row("unhold", held)
+        same = back.target == state_of(held.former, held.kind)
+        after = replace(held, status=held.former if same else back.target, former="")
+        draft.put(held.kind, held.dataset, None if back.target == ABSENT else after)
+    draft.record(row, who, _newest_token(snapshot), snapshot.status, draft.chunk.status, reason)
+    return draft.outcome(None)
+
+
+def set_status(snapshot: ChunkSnapshot, wanted: Row, reason: str, who: str) -> ChunkOutcome[Change]:
+    """One row gets any status, whatever state the chunk is in."""
+    draft = ChunkDraft(snapshot)
+    row = draft.rules.row(ABSENT, "set_status", ChunkFacts(snapshot.job, word=wanted.status))
+    old = snapshot.own(wanted.kind, wanted.dataset)
+    base = old or wanted
+    new = replace(
+        base, status=wanted.status, former="", lease=None, expires_in=None, retry_in=None, message=reason,
+        worker=who if row.also.has(Also.NEW_TOKEN) else "", token=draft.token_after(row, base.token),
+    )  # fmt: skip
+    draft.put(wanted.kind, wanted.dataset, new)
+    change = row_change(snapshot.job.name, snapshot.dataid, old, new)
+    draft.record(row, who, _newest_token(snapshot), change.before, change.after, reason)
+    return draft.outcome(change)
+
+
+def publish(snapshot: ChunkSnapshot, who: str) -> ChunkOutcome[bool]:
+    """Data made elsewhere is READY. Returns whether it was not; ClaimRefused when a job makes it."""
+    (dataset,) = snapshot.job.outputs
+    maker = next((row.job for row in snapshot.made(dataset) if row.job != EXTERNAL), None)
+    if maker is not None:
+        raise ClaimRefused(
+            EXTERNAL, snapshot.dataid,
+            f"{dataset}/{snapshot.dataid} is produced by job {maker}; it cannot be published as well",
+        )  # fmt: skip
+    draft, old = ChunkDraft(snapshot), snapshot.own(Kind.OUTPUT, dataset)
+    row = draft.find_row("publish", old)
+    new = old is None or row.target != old.status
+    if new:
+        draft.redo(old or Row(dataset, snapshot.dataid, EXTERNAL, Kind.OUTPUT, ABSENT), row, "")
+        draft.record(row, who, _newest_token(snapshot), snapshot.status, draft.chunk.status, "")
+    return draft.outcome(new)
+
+
+# ---------------------------------------------------------------- within
+
+
+def _unknown(snapshot: ChunkSnapshot, hint: str) -> UnknownName:
+    return UnknownName("chunk", f"{snapshot.job.name}/{snapshot.dataid}", hint)
+
+
+def _newest_token(chunk: ChunkSnapshot) -> int:
+    # A negative number stands for one that will be greater than all others.
+    return max((row.token for row in chunk.owned()), key=lambda token: (token < 0, abs(token)), default=0)

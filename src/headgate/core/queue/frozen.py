@@ -1,0 +1,41 @@
+"""What a failed ingest job keeps from its start, and would go on with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from headgate.core.values.wire import rfc3339
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """What a failed job would go on with."""
+
+    job: str
+    #: Since when its batch keeps the profile; None: it keeps none, or from before that was recorded.
+    profile_since: datetime | None = None
+    #: The keys of the profile that have changed since.
+    profile_changes: tuple[str, ...] = ()
+    #: Why the current profile cannot be used; empty: it can.
+    profile_problem: str = ""
+    #: Since when the job keeps its object manifest; None: it keeps none.
+    manifest_since: datetime | None = None
+    #: Whether the manifest would be fetched again: not one that is stored, or whose digest was submitted.
+    manifest_refreshable: bool = False
+
+    @property
+    def sentences(self) -> list[str]:
+        """What is kept, since when, and whether it has changed."""
+        since = "from the start of its batch" if self.profile_since is None else f"of {_time(self.profile_since)}"
+        changed = f"; {', '.join(self.profile_changes)} changed since" if self.profile_changes else "; it is unchanged"
+        if self.profile_problem:
+            changed = f"; the current one cannot be used: {self.profile_problem}"
+        found = [f"{self.job} keeps the profile {since}{changed}"]
+        if self.manifest_since is not None:
+            found.append(f"{self.job} keeps its manifest as it was fetched at {_time(self.manifest_since)}")
+        return found
+
+
+def _time(at: datetime) -> str:
+    return f"{rfc3339(at)[:19]}Z"

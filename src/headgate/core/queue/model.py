@@ -1,0 +1,353 @@
+"""The queue's nouns: batches, ingest jobs, holds; the events and states by which the program knows them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+from headgate.core.errors import BadValue
+from headgate.core.tables.machine import By, Machine
+from headgate.core.values.redaction import redact, redact_all
+
+#: The hold of the whole queue.
+ALL = "*"
+DEFAULT_PRIORITY = 5
+HIGHEST_NUMBER = 99
+#: So much later is a job that is large, or whose size is not known.
+LARGE_STEP = 5
+MESSAGE_LENGTH = 1000
+#: Events of the tables that the program fires by itself, or by a command of its own.
+SUBMIT_EVENT, CREATE_EVENT, HOLD_EVENT, FAIL_EVENT, FINISH_EVENT = "submit", "create", "hold", "fail", "finish"
+RELEASE_EVENT, RESUME_EVENT, DELETE_EVENT, UPDATE_REPORT_EVENT = "release", "resume", "delete", "update-report"
+REPORT_EVENT, CLEAN_EVENT = "report", "clean"
+#: The event of an item whose consumer died.
+REAP_EVENT = "reap"
+#: What the history records besides the tables' events: of holds, of ingest jobs, of repairs.
+CLEAR_EVENT, PRIORITY_EVENT, REPAIR_EVENT = "clear", "set-priority", "repair"
+HOLD_EVENTS = (HOLD_EVENT, CLEAR_EVENT)
+JOB_EVENTS = (PRIORITY_EVENT,)
+#: States that the program names: because it counts or lists them, or because a step does something of its own there.
+#: What may happen in them is said by the tables alone.
+PENDING, HELD, FAILED, COMPLETED, CLEANED = "pending", "held", "failed", "completed", "cleaned"
+ESTIMATING, PROVISIONING, DOWNLOADING, RECORDING = "estimating", "provisioning", "downloading", "recording"
+REPORTING, UPDATE_REPORTING = "reporting", "update-reporting"
+#: Keys of a job's configuration that the store writes when the job is made. Nobody changes them: handlers act on them.
+FIXED_KEYS = (
+    "batch_id", "profile_name", "submitter", "payload_url", "payload_type", "response_type", "submission_mode",
+    "working_dir",
+)  # fmt: skip
+#: Digits in an id, on every store.
+_ID = re.compile("(bid|jid)[0-9]{10}")
+#: How many workers may die on an item in one state, where neither settings nor profile say otherwise.
+DEFAULT_MAX_CRASHES = 3
+#: The key of a job's configuration that says so; the profile's value, at the time that the job was made.
+MAX_CRASHES = "max_crashes"
+
+
+class Folder(StrEnum):
+    """Where a batch keeps the reference to one of its jobs."""
+
+    PROCESSING = "batch-processing"
+    FAILED = "batch-failed"
+    COMPLETED = "batch-completed"
+    #: What a person deleted, until it is cleaned up (spelling mrt-zk alone).
+    DELETED = "batch-deleted"
+
+
+#: The folder of each state of a job; every other state's is PROCESSING.
+FOLDERS: Mapping[str, Folder] = {
+    FAILED: Folder.FAILED,
+    COMPLETED: Folder.COMPLETED,
+    CLEANED: Folder.COMPLETED,
+    "deleted": Folder.DELETED,
+}
+
+
+#: The folders of which a batch counts its jobs, and what the counts are called.
+COUNTERS: Mapping[Folder, str] = {
+    Folder.PROCESSING: "processing",
+    Folder.FAILED: "failed",
+    Folder.COMPLETED: "completed",
+}
+
+
+def folder_of(state: str) -> Folder:
+    """Where the batch keeps a job that is in this state."""
+    return FOLDERS.get(state, Folder.PROCESSING)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a depositor submits."""
+
+    #: The ingest profile, which names the collection.
+    profile: str
+    #: Name of the submitter.
+    submitter: str
+    #: Where the payload is.
+    payload_url: str
+    #: file, container, object-manifest, or a batch manifest of one of them.
+    type: str = "object-manifest"
+    #: add: a new object, or a new version of one. update: a change of one.
+    mode: str = "add"
+    #: Everything else that was said: erc_who, erc_what, erc_when, erc_where, digests, ids, …
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    #: The caller's id of this request: a repeat gives the same batch.
+    request_id: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Two stores count their batches and jobs alike; this tells them apart, wherever their names meet."""
+        return hashlib.sha256(self.request_id.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Identifiers:
+    """What a stored object is called."""
+
+    #: Its ARK; empty: none yet.
+    primary: str = ""
+    #: What the depositor calls it.
+    local: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """One object of a batch, before it has an id."""
+
+    payload_url: str  #: Location of its payload.
+    #: file, container or object_manifest.
+    payload_type: str = "object_manifest"
+    identifiers: Identifiers = Identifiers()  #: ARK and local ids of the object.
+    priority: int = DEFAULT_PRIORITY  #: 0 to 99, lowest first.
+    #: Everything else of its configuration.
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a batch's status-report holds: always the full lists."""
+
+    failed: tuple[str, ...]  #: Ids of the jobs that failed.
+    successful: tuple[str, ...]  #: Ids of the jobs that completed.
+    #: When it was written; None: it is about to be.
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """How many jobs a batch has in each folder."""
+
+    processing: int = 0  #: Jobs that are under way.
+    failed: int = 0  #: Jobs that failed.
+    completed: int = 0  #: Jobs that are done.
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch as the store had it at that moment."""
+
+    id: str  #: Its id.
+    state: str  #: A state of the table.
+    submission: Submission  #: What was submitted.
+    #: Why it is in this state.
+    message: str
+    #: Since when it is in this state.
+    since: datetime
+    jobs: JobCounts = JobCounts()  #: How many of its jobs are in each folder.
+    #: How many jobs were ever made of its payload.
+    made: int = 0
+    report: Report | None = None  #: Its report; None: not reported yet.
+    #: Who has taken it; empty: nobody.
+    worker: str = ""
+    #: Of the newest taking.
+    token: int = 0
+    #: Seconds that the taking lives without being renewed, as it was asked for.
+    lease: float | None = None
+    #: The principal that has taken it; empty: nobody.
+    principal: str = ""
+    #: How many of its workers died in this state; of a held one: in the state before.
+    crashes: int = 0
+    #: The state in which its workers died until it was held; empty: it was not held for that.
+    former: str = ""
+
+    @property
+    def profile(self) -> str:
+        """The ingest profile."""
+        return self.submission.profile
+
+
+@dataclass(frozen=True, slots=True)
+class IngestJob:
+    """An ingest job as the store had it at that moment: one object on its way into the repository."""
+
+    id: str  #: Its id.
+    #: Its batch's id.
+    batch: str
+    state: str  #: A state of the table.
+    #: The last step that it ended well; None: none that it could be resumed after.
+    last_successful: str | None
+    retry_count: int  #: How many times it was resumed.
+    #: 0 to 99, the smallest first.
+    priority: int
+    #: Bytes; 0: not known.
+    space_needed: int
+    identifiers: Identifiers  #: ARK and local ids of the object.
+    #: batch_id, profile_name, submitter, payload_url, payload_type, submission_mode, working_dir, …
+    configuration: Mapping[str, Any]
+    #: Why it is in this state.
+    message: str
+    #: Since when it is in this state.
+    since: datetime
+    #: Who has taken it; empty: nobody.
+    worker: str = ""
+    #: Of the newest taking.
+    token: int = 0
+    #: Seconds that the taking lives without being renewed, as it was asked for.
+    lease: float | None = None
+    #: The principal that has taken it; empty: nobody.
+    principal: str = ""
+    #: How many of its workers died in this state; of a held one: in the state before.
+    crashes: int = 0
+    #: The state in which its workers died until it was held; empty: it was not held for that.
+    former: str = ""
+
+    @property
+    def profile(self) -> str:
+        """The ingest profile."""
+        return str(self.configuration.get("profile_name", ""))
+
+    @property
+    def place(self) -> Place:
+        """Its place in the order of its state."""
+        return Place(self.priority, self.id)
+
+
+Item = Batch | IngestJob
+Readable = TypeVar("Readable", Batch, IngestJob, Item)
+
+
+class Place(NamedTuple):
+    """A job's place in the order of its state: lowest priority number first, then the oldest."""
+
+    priority: int  #: 0 to 99, lowest first.
+    id: str  #: Id of the ingest job.
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an owner shows to prove that an item is its own."""
+
+    id: str  #: Id of the batch or ingest job.
+    token: int  #: Token of the taking.
+    #: The state in which it was taken: the write expects to find it there.
+    state: str
+    worker: str = ""  #: Name of the worker.
+    #: Seconds that the taking lives without being renewed.
+    lease: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What an owner changes together with a move, or by itself. None: as it was."""
+
+    priority: int | None = None
+    space_needed: int | None = None
+    identifiers: Identifiers | None = None
+    #: Keys that are added to the job's configuration, or replaced in it.
+    configuration: Mapping[str, Any] | None = None
+    #: Of a batch that is being reported.
+    report: Report | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A hold of a collection, or of the whole queue."""
+
+    #: The profile, or ALL.
+    profile: str
+    reason: str  #: Why it is held.
+    who: str  #: Who set the hold.
+    since: datetime | None = None  #: When it was set; None: not yet.
+    #: The profile's file that sets it; empty: it was set with `headgate ingest hold`, and is kept in the store.
+    file: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """Who holds the collection, why, and how to end that."""
+        who = f", set by {self.who}" if self.who else ""
+        why = f": {self.reason}" if self.reason else ""
+        end = f"Remove `hold` from {self.file}" if self.file else "Clear the hold first"
+        return f"collection {self.profile} is on hold{who}{why}. {end}"
+
+
+def forward_event(machine: Machine, state: str) -> str:
+    """The event by which the owner of an item says that its step went well."""
+    own = (row.event for row in machine.rows if row.source == state and row.by is By.OWNER)
+    return next(event for event in own if event not in (FAIL_EVENT, HOLD_EVENT))
+
+
+def has_row(machine: Machine, state: str, event: str) -> bool:
+    """Whether the table has a row for an event in a state."""
+    return any(row.source == state and row.event == event for row in machine.rows)
+
+
+def work_states(machine: Machine) -> tuple[str, ...]:
+    """The states in which an item may be taken."""
+    owned = (row.source for row in machine.rows if row.by is By.OWNER and row.source != machine.start)
+    return tuple(dict.fromkeys(owned))
+
+
+def for_readers(item: Readable) -> Readable:
+    """The item without the secrets of its payload's address, which only its owner needs."""
+    if isinstance(item, Batch):
+        said = item.submission
+        kept = replace(said, payload_url=redact(said.payload_url), metadata=redact_all(said.metadata))
+        return replace(item, submission=kept)
+    return replace(item, configuration=redact_all(item.configuration))
+
+
+def is_batch(item_id: str) -> bool:
+    """Whether an id is a batch's; otherwise it is an ingest job's."""
+    return item_id.startswith("bid")
+
+
+def check_item_id(value: object) -> str:
+    """A batch's or ingest job's id, as it is written."""
+    if isinstance(value, str) and _ID.fullmatch(value):
+        return value
+    raise BadValue(
+        "id", value, ("is neither a batch id (bid and ten digits) nor an ingest job id (jid and ten digits)")
+    )
+
+
+def check_priority(value: object) -> int:
+    """0 to 99. Anything else is refused: nothing is bent to fit."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= HIGHEST_NUMBER:
+        return value
+    raise BadValue("priority", value, f"is not a whole number from 0 (first) to {HIGHEST_NUMBER} (last)")
+
+
+def later_priority(priority: int) -> int:
+    """Where a large job, or one of unknown size, stands: behind the others, within what there is."""
+    return min(priority + LARGE_STEP, HIGHEST_NUMBER)
+
+
+def job_configuration(batch: Batch, job_id: str, new: NewJob, work_folder: str) -> dict[str, Any]:
+    """A job's configuration, by the keys of the Merritt queue. The fixed keys come last: no setting replaces one."""
+    return {
+        **new.settings,
+        "batch_id": batch.id,
+        "profile_name": batch.profile,
+        "submitter": batch.submission.submitter,
+        "payload_url": new.payload_url,
+        "payload_type": new.payload_type,
+        "response_type": batch.submission.metadata.get("response_type"),
+        "submission_mode": batch.submission.mode,
+        "working_dir": f"{work_folder}/{batch.id}/{job_id}",
+    }

@@ -1,0 +1,41 @@
+"""What the words of the tables mean to people, whatever they are the words of: pages and terminals show them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Tone(StrEnum):
+    """What a state, or an event that leads to it, means to people."""
+
+    OK = "ok"
+    #: Somebody works on it, or has it.
+    RUNNING = "running"
+    FAILED = "failed"
+    #: It waits for an operator.
+    HELD = "held"
+    #: Its turn comes.
+    QUEUED = "queued"
+    #: An operator overrode the rules.
+    FORCED = "forced"
+    #: A reader, and a writer.
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+
+
+#: The tones of states and events. A word that is missing here looks like one that is not known.
+TONES: Mapping[str, Tone] = {
+    **dict.fromkeys(("READY", "DONE", "completed", "cleaned", "released"), Tone.OK),
+    **dict.fromkeys(("success", "publish", "finish", "release", "clear"), Tone.OK),
+    "shared": Tone.SHARED,
+    "exclusive": Tone.EXCLUSIVE,
+    **dict.fromkeys(("RUNNING", "estimating", "provisioning", "downloading", "processing", "storing"), Tone.RUNNING),
+    **dict.fromkeys(("recording", "notify", "reporting", "update-reporting"), Tone.RUNNING),
+    **dict.fromkeys(("grant", "claim", "accept", "start", "resume"), Tone.RUNNING),
+    **dict.fromkeys(("ERROR", "failed", "expired", "refused", "fail", "expire", "reap", "refuse"), Tone.FAILED),
+    **dict.fromkeys(("HOLD", "held", "hold"), Tone.HELD),
+    **dict.fromkeys(("PENDING", "RESUBMIT", "pending", "waiting"), Tone.QUEUED),
+    **dict.fromkeys(("submit", "create", "wait", "interrupt", "resubmit"), Tone.QUEUED),
+    **dict.fromkeys(("broken", "deleted", "break", "force", "delete"), Tone.FORCED),
+}

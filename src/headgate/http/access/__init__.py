@@ -1,0 +1,1 @@
+"""Callers: API tokens, scopes, and sessions of browsers."""

@@ -1,0 +1,279 @@
+"""Operations as routes: what a request must look like, who may send it, and how its result is answered, all derived
+from the declarations in `headgate.operations`.
+
+An operation is carried out by the method that it names of the gate's service. Where HTTP needs more (waiting without a
+thread, what a caller may see), a handler in `routes/` does it: `Handlers.of`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache, cached_property, partial
+from operator import attrgetter
+from typing import Any, TypeVar, get_args
+
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse
+
+from headgate.calls.deadlines import asked_at
+from headgate.core.values.wire import plain
+from headgate.gate import Gate
+from headgate.http.access.auth import Caller
+from headgate.http.api.direct import Declared, Routes
+from headgate.http.repeats import HARMLESS, LIST, Repeat
+from headgate.http.service import Service
+from headgate.operations.declaring import (
+    REQUIRED,
+    Declarations,
+    Idempotency,
+    Onlooker,
+    Operation,
+    Page,
+    bare,
+    marks,
+)
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """One request for an operation."""
+
+    operation: Operation
+    request: Request
+    service: Service
+    #: What the caller may see of everything.
+    gate: Gate
+    who: Caller
+
+
+class Handlers:
+    """The routes of a noun, with the handlers of those that need one."""
+
+    def __init__(self, declared: Declarations) -> None:
+        self._declared = declared
+        self._handlers: dict[str, Callable[..., Any]] = {}
+
+    def of(self, operation: Operation) -> Callable[[Handler], Handler]:
+        """Register the handler of an operation. It gets the call, and the operation's arguments by name."""
+
+        def keep(handler: Handler) -> Handler:
+            self._handlers[operation.name] = handler
+            return handler
+
+        return keep
+
+    def routes(self) -> Routes:
+        """Return the routes for the app."""
+        found = Routes(self._declared.noun)
+        for each in self._declared.operations:
+            repeat = repeat_of(each) if each.method == "POST" else None
+            served = Served(each, self._handlers.get(each.name, carry_out))
+            found.declared.append(Declared(each.method, f"/v1{each.path}", served, _Told(each), repeat))
+        return found
+
+
+class Served:
+    """An operation, as a route calls it."""
+
+    #: It is a coroutine.
+    awaited = True
+
+    def __init__(self, operation: Operation, handler: Callable[..., Any]) -> None:
+        self.operation = operation
+        self.__name__ = f"{operation.noun}_{operation.name}"
+        self.__doc__ = operation.sentence
+        self._handler = handler
+        self._is_async = inspect.iscoroutinefunction(handler)
+
+    async def __call__(
+        self, request: Request, service: Service, gate: Gate, who: Caller, body: Any = None,
+        idempotency_key: str | None = None, headgate_request: str | None = None, **named: Any,
+    ) -> Response:  # fmt: skip
+        call = ApiCall(self.operation, request, service, gate, who)
+        arguments = named if body is None else {**named, **body.__dict__}
+        for name, way in self._completed:
+            given = arguments.get(name)
+            if way == "request":
+                arguments[name] = who.request_id(idempotency_key, headgate_request)
+            else:
+                arguments[name] = who.by(given) if way == "by" else given or who.by()
+        result = await self._carry_out(call, arguments)
+        return result if isinstance(result, Response) else self._answer(result, who)
+
+    async def _carry_out(self, call: ApiCall, arguments: dict[str, Any]) -> Any:
+        if self._is_async:
+            _check_limit(call, arguments)
+            return await self._handler(call, **arguments)
+
+        def work() -> Any:
+            _check_limit(call, arguments)
+            return self._handler(call, **arguments)
+
+        if self.operation.quick:
+            return await call.service.crew.run(work)
+        with asked_at(time.monotonic()):  # A thread takes it over: deadlines run from now, whenever one is free.
+            return await run_in_threadpool(work)
+
+    def _answer(self, result: Any, who: Caller) -> Response:
+        if result is None:
+            return Response(status_code=204)
+        return JSONResponse(self._document(result, who), self.operation.status)
+
+    def _document(self, result: Any, who: Caller) -> Any:
+        if isinstance(result, Page):
+            return {"items": [self._show(each, who) for each in result.items], "next": result.next}
+        shown = self._show(result, who)
+        return {self.operation.part: shown} if self.operation.part else shown
+
+    def _show(self, value: Any, who: Caller) -> Any:
+        """The value in JSON's own types, as a caller sees it."""
+        if type(value) in (list, tuple):
+            return [self._show(each, who) for each in value]
+        show = SHOWN.get((type(value), self._is_seen)) or SHOWN.get((type(value), False))
+        return plain(value) if show is None else show(value, who)
+
+    @cached_property
+    def _is_seen(self) -> bool:
+        return is_seen(self.operation.result)
+
+    @cached_property
+    def _completed(self) -> list[tuple[str, str]]:
+        found = self.operation.arguments.values()
+        return [(each.name, each.about.caller) for each in found if each.about.caller]
+
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        """What a route reads from a request, and the OpenAPI describes."""
+        from headgate.http.api import schemas
+
+        return schemas.signature(self.operation)
+
+
+#: How a noun is shown to a caller, where its fields alone do not say it: by type, and whether an onlooker asks.
+SHOWN: dict[tuple[Any, bool], Callable[[Any, Caller], Any]] = {}
+#: How the name is found to which a limited scope is compared, by the argument; else it is the argument's value.
+LIMITS: dict[str, Callable[..., None]] = {}
+
+
+def carry_out(call: ApiCall, **arguments: Any) -> Any:
+    """Call the service method that the operation names, and return its result. What is None is left to its default."""
+    operation = call.operation
+    method = attrgetter(operation.call)(call.gate)
+    known = _parameters(getattr(method, "__func__", method))
+    names = [arguments.pop(name) for name in operation.names if name not in known]
+    needed = {name for name, each in known.items() if each.default is REQUIRED}
+    given = {name: value for name, value in arguments.items() if value is not None or name in needed}
+    method = partial(method, *names, **operation.fixed)
+    if not operation.paged:
+        return method(**given)
+    if "after" not in arguments:
+        return Page(list(method(**given)))
+    limit = given.pop("limit")
+    if operation.whole:
+        after = given.pop("after", None)
+        return page_after(method(**given), after, limit, _key(operation.cursor))
+    return page(method(**given, limit=limit + 1), limit, _key(operation.cursor))
+
+
+@cache
+def _parameters(method: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(method).parameters
+
+
+def page(found: Sequence[Any], limit: int, key: Callable[[Any], str]) -> Page[Any]:
+    """A page, made from up to `limit + 1` items; `key` of its last item is the cursor."""
+    return Page(found[:limit], key(found[limit - 1]) if len(found) > limit else None)
+
+
+def page_after(found: Iterable[Any], after: str | None, limit: int, key: Callable[[Any], str]) -> Page[Any]:
+    """A page of a complete list, which `key` orders."""
+    ordered = sorted((key(each), number, each) for number, each in enumerate(found))
+    rest = [each for cursor, _, each in ordered if after is None or cursor > after]
+    return page(rest[: limit + 1], limit, key)
+
+
+def _key(cursor: str | Callable[[Any], str]) -> Callable[[Any], str]:
+    if not isinstance(cursor, str):
+        return cursor
+    names = cursor.split()
+    return (lambda item: " ".join(_sortable(getattr(item, name)) for name in names)) if names else str
+
+
+def _sortable(value: Any) -> str:
+    """Return a text that sorts as the value does."""
+    if isinstance(value, datetime):
+        return f"{value.timestamp():020.6f}"
+    return f"{value:020}" if isinstance(value, int) else str(value)
+
+
+def repeat_of(operation: Operation) -> Repeat:
+    """What a repeat of a POST answers whose answer was not stored."""
+    kind = operation.idempotency
+    if kind is Idempotency.REQUEST:
+        return Repeat(by_store=True, finds=bool(operation.nothing))
+    if kind is Idempotency.SECRET:
+        return Repeat(secret=True)
+    if kind is Idempotency.FILE:
+        return Repeat(operation.status, file=True)
+    if kind not in (Idempotency.KEY, Idempotency.PROVEN):
+        return HARMLESS
+    if operation.paged:
+        return LIST
+    status = 204 if operation.result is None else operation.status
+    return Repeat(status, part=operation.part, without="request_id" if is_seen(operation.result) else "")
+
+
+def _check_limit(call: ApiCall, arguments: Mapping[str, Any]) -> None:
+    """NotAllowed, or UnknownName, for a caller whose scope is limited to other names."""
+    limit = call.operation.limit
+    if limit is None:
+        return
+    if limit.argument in LIMITS:
+        LIMITS[limit.argument](call, **arguments)
+        return
+    who, name = call.who, arguments[limit.argument] or ""
+    if any(who.reach.has(word) for word in call.operation.scopes if word != limit.scope):
+        return
+    if limit.hidden:
+        who.must_see(limit.hidden, limit.scope, name)
+    who.must_reach(limit.scope, name)
+
+
+def is_seen(shape: Any) -> bool:
+    """Whether a result is shown to onlookers, too."""
+    return any(isinstance(each, Onlooker) for each in marks(shape)) or any(map(is_seen, get_args(bare(shape))))
+
+
+class _Told(Mapping[str, Any]):
+    """What the OpenAPI says of an operation besides its arguments; built when it is requested."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+
+    @cached_property
+    def _made(self) -> dict[str, Any]:
+        from headgate.http.api import schemas
+
+        operation = self._operation
+        answers = schemas.answers(operation)
+        words = operation.name.replace("_", " ").capitalize()
+        return {
+            "name": f"{operation.noun}_{operation.name}", "summary": words, "status_code": next(iter(answers)),
+            "responses": answers, **schemas.special(operation),
+        }  # fmt: skip
+
+    def __getitem__(self, name: str) -> Any:
+        return self._made[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)

@@ -1,0 +1,1 @@
+"""The service on a port: the server, its connections, and TLS."""

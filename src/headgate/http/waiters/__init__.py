@@ -1,0 +1,1 @@
+"""Callers that wait, and streams of events, without a thread for each."""

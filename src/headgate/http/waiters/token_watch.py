@@ -1,0 +1,66 @@
+"""API tokens and browser sessions that end while requests of theirs wait: one look at the store for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from starlette.concurrency import run_in_threadpool
+
+from headgate.core.errors import HeadgateError
+from headgate.service.access.sessions import BrowserSessions
+from headgate.service.access.tokens import Tokens
+from headgate.telemetry import event
+
+#: Between two looks: what waits for longer than this ends within about so many seconds of its token.
+LOOK_SECONDS = 1.0
+#: Who waits: the id of a token, and the digest of the browser's session; empty: it is no browser.
+Who = tuple[str, str]
+
+
+class TokenWatch:
+    """The tokens and sessions of those who wait at this service."""
+
+    def __init__(self, tokens: Callable[[], Tokens], sessions: Callable[[], BrowserSessions]) -> None:
+        self._tokens = tokens
+        self._sessions = sessions
+        #: How many wait, and what notifies them that their token or session has ended.
+        self._watched: dict[Who, tuple[int, asyncio.Future[None]]] = {}
+
+    @contextmanager
+    def watching(self, token_id: str, session: str) -> Iterator[asyncio.Future[None]]:
+        """While somebody waits: done when the token or the session has ended. All who wait by the same share it."""
+        who = token_id, session
+        count, ended = self._watched.get(who, (0, None))
+        ended = ended or asyncio.get_running_loop().create_future()
+        self._watched[who] = count + 1, ended
+        try:
+            yield ended
+        finally:
+            count, kept = self._watched.get(who, (0, ended))
+            if kept is ended and count > 1:
+                self._watched[who] = count - 1, ended
+            elif kept is ended:
+                self._watched.pop(who, None)
+
+    async def run(self) -> None:
+        """Look now and then, while somebody waits."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if not self._watched:
+                continue
+            try:
+                ended = await run_in_threadpool(self._ended, tuple(self._watched))
+            except HeadgateError as error:  # It is asked again.
+                event("http.tokens_not_read", why=str(error))
+                continue
+            for each in ended:
+                _count, told = self._watched.pop(each, (0, None))
+                if told is not None and not told.done():
+                    told.set_result(None)
+
+    def _ended(self, watched: Sequence[Who]) -> list[Who]:
+        tokens = self._tokens().ended({token_id for token_id, _ in watched})
+        sessions = self._sessions().ended({session for _, session in watched if session})
+        return [who for who in watched if who[0] in tokens or who[1] in sessions]

@@ -1,0 +1,1 @@
+"""Zip and tar files of strangers: read and unpacked within limits."""

@@ -1,0 +1,1 @@
+"""Formats of others: manifests, metadata, identifiers, digests and names of files."""

@@ -1,0 +1,35 @@
+"""Digests as depositors write them: which algorithms there are, and what a value of each looks like."""
+
+from __future__ import annotations
+
+import re
+
+from headgate.core.errors import BadValue
+from headgate.core.values.words import check_word
+
+#: Hexadecimal digits of a value, by the algorithm's name here and in hashlib (adler32 and crc32: in zlib).
+HEX_DIGITS = {"adler32": 8, "crc32": 8, "md5": 32, "sha1": 40, "sha256": 64, "sha384": 96, "sha512": 128}
+#: What we compute where nobody asks for another.
+DEFAULT = "sha256"
+
+
+def check_algorithm(value: object) -> str:
+    """The algorithm's name: SHA-256, sha256 and Sha-256 are one."""
+    name = value.lower().replace("-", "") if isinstance(value, str) else value
+    return check_word("digest algorithm", name, tuple(HEX_DIGITS))
+
+
+def check_digest(algorithm: str, value: object) -> str:
+    """A value of that algorithm in small letters; checksums of 32 bits may come without zeros before them."""
+    digits = HEX_DIGITS[algorithm]
+    text = value.lower() if isinstance(value, str) else ""
+    if digits == 8 and 1 <= len(text) <= 8:
+        text = text.zfill(8)
+    if not re.fullmatch(f"[0-9a-f]{{{digits}}}", text):
+        raise BadValue("digest", value, f"is not the {digits} hexadecimal digits of {algorithm}")
+    return text
+
+
+def spelled(algorithm: str) -> str:
+    """As manifests and inventories write it: SHA-256, MD5."""
+    return re.sub("^SHA(?=[0-9]{3})", "SHA-", algorithm.upper())

@@ -1,0 +1,197 @@
+"""EZID, which makes identifiers known to the world: its text protocol, and a client that a transport is handed to."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from urllib.parse import quote
+
+from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable, Unavailable
+from headgate.ingest.formats import anvl
+from headgate.ingest.formats.ark import Ark, check_shoulder, parse_object
+from headgate.ingest.formats.descriptions import Description
+from headgate.ingest.formats.manifest import UNASSIGNED
+from headgate.ingest.retries import Retries, seconds_of
+
+#: Answers after which the same request may do better: too many at once, or something between us and EZID.
+_BUSY = (429, 503)
+_PASSING = (*_BUSY, 500, 502, 504)
+#: In place of a status, where no answer came.
+_LOST = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EzidRequest:
+    """A request, ready to be sent."""
+
+    method: str
+    url: str
+    #: Never shown: the password is in it.
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class EzidAnswer:
+    """What came back."""
+
+    status: int
+    #: By their names in small letters.
+    headers: Mapping[str, str]
+    body: bytes
+
+
+#: Sends a request. OSError or Unavailable: no answer came, and nobody knows whether the request did.
+Transport = Callable[[EzidRequest], EzidAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class EzidOutcome:
+    """An answer of EZID, read."""
+
+    #: What its first line says: the identifier, or the error.
+    text: str
+    succeeded: bool
+    #: Whether the first line was EZID's at all; something between us and it may answer too.
+    understood: bool = True
+
+
+#: Somebody waits for the name, and EZID is asked to be asked seldom.
+RETRIES = Retries(tries=4, pause=2.0, longest_pause=60.0)
+
+
+# ---------------------------------------------------------------- the protocol
+
+
+def record(
+    description: Description,
+    ark: Ark | None,
+    local: Sequence[str],
+    *,
+    context: str = "",
+    target: str = "",
+    owner: str = "",
+) -> dict[str, str]:
+    """What is sent to EZID about an object; `target` is where a reader should land."""
+    block = [("who", description.who), ("what", description.what), ("when", description.when)]
+    block += [("where", str(ark))] if ark else []
+    block += [("where", "; ".join(local))]
+    said = {
+        "erc": anvl.write((label, value.strip() or UNASSIGNED) for label, value in block),
+        "mrt.creator": context,
+        "_target": target,
+        "_owner": owner,
+    }
+    return {label: value for label, value in said.items() if value}
+
+
+def target_url(base: str, ark: Ark) -> str:
+    """Where Merritt shows an object: its ARK is encoded twice there."""
+    return f"{base.rstrip('/')}/m/{quote(quote(str(ark), safe=''), safe='')}"
+
+
+def registration(base: str, ark: Ark, said: Mapping[str, str], headers: Mapping[str, str]) -> EzidRequest:
+    """Make a name of ours known, or change what is known of it. Sent twice, it is as if sent once."""
+    url = f"{base.rstrip('/')}/id/{quote(str(ark), safe=':/')}?update_if_exists=yes"
+    return EzidRequest("PUT", url, headers, anvl.write(said.items()).encode())
+
+
+def minting(base: str, shoulder: str, said: Mapping[str, str], headers: Mapping[str, str]) -> EzidRequest:
+    """Ask for a new name. Sent twice, it gives two."""
+    url = f"{base.rstrip('/')}/shoulder/{check_shoulder(shoulder)}"
+    return EzidRequest("POST", url, headers, anvl.write(said.items()).encode())
+
+
+def headers_of(user: str, password: str) -> dict[str, str]:
+    """What every request carries."""
+    secret = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"Authorization": f"Basic {secret}", "Content-Type": "text/plain; charset=UTF-8", "Accept": "text/plain"}
+
+
+def read(answer: EzidAnswer) -> EzidOutcome:
+    """The first line decides, whatever the number of the status is."""
+    line = answer.body.decode(errors="replace").partition("\n")[0]
+    try:
+        ((word, text),) = anvl.read(line)
+    except (BadValue, ValueError):
+        word, text = "", line
+    if word not in ("success", "error"):
+        return EzidOutcome(
+            f"status {answer.status}, which is not an answer from EZID: {text[:200]!r}",
+            succeeded=False,
+            understood=False,
+        )
+    # After a bar there is the same object's name in another scheme.
+    return EzidOutcome(text.partition(" | ")[0] if word == "success" else text, word == "success")
+
+
+# ---------------------------------------------------------------- the client
+
+
+class Ezid:
+    """EZID at one address, for one account."""
+
+    def __init__(
+        self,
+        base: str,
+        headers: Mapping[str, str],
+        send: Transport,
+        sleep: Callable[[float], None],
+        clock: Callable[[], datetime],
+        retries: Retries | None = None,
+    ) -> None:
+        self._base = base
+        self._headers = headers
+        self._send = send
+        self._sleep = sleep
+        self._clock = clock
+        self._retries = retries or RETRIES
+
+    def name(self, known: Ark | None, shoulder: str, said: Mapping[str, str]) -> Ark:
+        """The object's name, known to EZID. It is minted there only if there is none yet."""
+        return self.register(known, said) if known else self.mint(shoulder, said)
+
+    def register(self, ark: Ark, said: Mapping[str, str]) -> Ark:
+        """Make a name known, or what is known of it new. A lost answer is asked for again."""
+        request = registration(self._base, ark, said, self._headers)
+        named = self._identifier(self._ask(request, lambda status, _: status in (_LOST, *_PASSING)))
+        if named != ark:
+            raise ServiceRefused("EZID", f"{ark} was requested, but it answered with {named}")
+        return named
+
+    def mint(self, shoulder: str, said: Mapping[str, str]) -> Ark:
+        """A new name. If its answer is lost, nobody asks again: that could mint a second one."""
+        request = minting(self._base, shoulder, said, self._headers)
+        return self._identifier(self._ask(request, lambda status, outcome: outcome.understood and status in _BUSY))
+
+    def _ask(self, request: EzidRequest, may_repeat: Callable[[int, EzidOutcome], bool]) -> EzidOutcome:
+        done = 0
+        while True:
+            done += 1
+            answer, outcome = self._try(request)
+            if outcome.succeeded:
+                return outcome
+            asked = seconds_of(answer.headers.get("retry-after", ""), self._clock())
+            if done >= self._retries.tries or not may_repeat(answer.status, outcome):
+                break
+            if asked is not None and asked > self._retries.longest_pause:
+                break
+            self._sleep(self._retries.pause_after(done, asked))
+        if outcome.understood and answer.status not in _PASSING:
+            raise ServiceRefused("EZID", outcome.text)
+        raise ServiceUnavailable("EZID", f"{outcome.text} ({request.method}, try {done})")
+
+    def _try(self, request: EzidRequest) -> tuple[EzidAnswer, EzidOutcome]:
+        try:
+            answer = self._send(request)
+        except (OSError, Unavailable) as error:
+            return EzidAnswer(_LOST, {}, b""), EzidOutcome(str(error), succeeded=False, understood=False)
+        return answer, read(answer)
+
+    def _identifier(self, outcome: EzidOutcome) -> Ark:
+        try:
+            return parse_object(outcome.text)
+        except BadValue as error:
+            raise ServiceRefused("EZID", f"it answered with an invalid name: {error}") from error

@@ -1,0 +1,277 @@
+"""Notices to others: made once, kept in the outbox, sent from there. A repeat makes the same, and is not kept.
+
+The process that keeps the store writes them, from the profile and the queue. Who gets them is for the profile to say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import SMTP
+from typing import Any
+
+from headgate.core.errors import BadValue, Invalid, QueueRefused, ServiceRefused, ServiceUnavailable
+from headgate.core.inventory import Delivery, Message, MessageKind, Recipient, Recording, Sender
+from headgate.core.queue.model import (
+    COMPLETED,
+    REPORTING,
+    UPDATE_REPORTING,
+    Batch,
+    Folder,
+    IngestJob,
+    Report,
+    check_item_id,
+    folder_of,
+    is_batch,
+)
+from headgate.core.values.redaction import redact
+from headgate.ingest.context import Context, now
+from headgate.ingest.notices import batch_mails as report
+from headgate.ingest.notices import callback, mail
+from headgate.ingest.profiles.profile import Profile
+from headgate.ingest.retries import Retries
+
+#: Notices: a batch was taken in, a batch is being reported, a job failed.
+QUEUED, REPORT, FAILED = "queued", "report", "failed"
+#: Where mails go, beside the addresses of callbacks.
+MAIL_SERVER = "mail server"
+#: One try each time: the outbox itself tries again.
+_ONE_TRY = Retries(tries=1)
+
+
+# ---------------------------------------------------------------- callbacks
+
+
+def callback_id(context: Context, job: IngestJob, what: str = COMPLETED) -> str:
+    """Stable, and no other store's: two stores count their jobs alike."""
+    return f"{job.id}-{what}-{context.origin_of(job.batch)}"
+
+
+def callback_message(context: Context, job: IngestJob, profile: Profile, recording: Recording) -> Message:
+    """What the callback hears of a recorded object."""
+    data = _job_data(job) | {
+        "state": COMPLETED, "version": recording.version, "title": recording.what, "creator": recording.who,
+        "date": recording.when, "files": len(recording.files), "size": sum(each.size for each in recording.files),
+    }  # fmt: skip
+    made = _callback(callback_id(context, job), MessageKind.CALLBACK, "ingest.completed", job, profile, data)
+    return replace(made, sender=Sender.JOB)
+
+
+def failure_message(context: Context, job: IngestJob, profile: Profile) -> Message:
+    """What the callback hears of a failed job; a job that was resumed may fail again, which is another one."""
+    data = _job_data(job) | {"state": job.state, "message": redact(job.message), "retry_count": job.retry_count}
+    name = callback_id(context, job, f"failed{job.retry_count}")
+    return _callback(name, MessageKind.FAILURE, "ingest.failed", job, profile, data)
+
+
+def _callback(
+    name: str, kind: MessageKind, event: str, job: IngestJob, profile: Profile, data: dict[str, Any]
+) -> Message:
+    body = {"type": event, "timestamp": now().isoformat(timespec="seconds"), "data": data}
+    content = json.dumps(body, ensure_ascii=False)
+    return Message(name, kind, job.id, content, redact(profile.callback_url), batch=job.batch)
+
+
+def _job_data(job: IngestJob) -> dict[str, Any]:
+    return {
+        "job": job.id, "batch": job.batch, "profile": job.profile, "primary_id": job.identifiers.primary,
+        "local_ids": list(job.identifiers.local), "submitter": job.configuration.get("submitter"),
+        "filename": job.configuration.get("filename"),
+    }  # fmt: skip
+
+
+def callback_of(context: Context, profile: Profile, message: Message) -> callback.Callback:
+    """A message, ready to be signed and sent: to where the profile says, whatever the message says."""
+    if not profile.callback_url:
+        raise BadValue("callback", message.id, f"has no recipient: profile {profile.name} has no callback_url")
+    secret = context.secret(profile.callback_secret) if profile.callback_secret else ""
+    return callback.Callback(profile.callback_url, message.id, message.body.encode(), secret)
+
+
+# ---------------------------------------------------------------- notices
+
+
+def announce(context: Context, item: str, notice: str) -> bool:
+    """Put a notice about a batch or ingest job into the outbox. False: it is there, or the profile wants none.
+
+    A worker on another machine asks the service to do so: what others hear, and who does, is decided there.
+    """
+    if context.elsewhere is not None:
+        return context.elsewhere.announce(item, notice)
+    return NOTICES[notice](context, check_item_id(item))
+
+
+def _announce_queued(context: Context, item: str) -> bool:
+    batch, profile = _batch(context, item), context.profile_of(item)
+    if profile is None or not profile.confirmation_mail:
+        return False
+    jobs = context.queue.jobs(batch=batch.id)
+    return _post_mail(context, batch, "queued", report.confirmation(batch, jobs, envelope(context, profile)))
+
+
+def _announce_report(context: Context, item: str) -> bool:
+    """The report of all jobs, or what changed since the last one; silent when nothing did."""
+    batch, profile = _batch(context, item), context.profile_of(item)
+    if batch.state not in (REPORTING, UPDATE_REPORTING):
+        raise QueueRefused(item, "announce", f"it is {batch.state}, not reporting")
+    if profile is None or not profile.notification:
+        return False
+    batch = replace(batch, message=problem_of(context, batch.id))
+    jobs, number, to = context.queue.jobs(batch=item), report_number(context, batch), envelope(context, profile)
+    if batch.state == REPORTING:
+        mail = report.batch_report(batch, jobs, number, to)
+    else:
+        found = report.update_report(batch, jobs, batch.report or Report((), ()), number, to)
+        if found is None:
+            return False
+        mail = found
+    return _post_mail(context, batch, f"report-{number}", mail)
+
+
+def _announce_failed(context: Context, item: str) -> bool:
+    if is_batch(item):
+        raise BadValue("item", item, "is not an ingest job")
+    job = context.queue.job(item)
+    profile = context.profile_of(job.batch)
+    if folder_of(job.state) is not Folder.FAILED:
+        raise QueueRefused(item, "announce", f"it is {job.state}, not failed")
+    if profile is None or not (profile.callback_url and profile.callback_for_failed):
+        return False
+    return context.inventory.post(failure_message(context, job, profile))
+
+
+#: Who writes each notice.
+NOTICES: Mapping[str, Callable[[Context, str], bool]] = {
+    QUEUED: _announce_queued,
+    REPORT: _announce_report,
+    FAILED: _announce_failed,
+}
+
+
+def problem_of(context: Context, batch: str) -> str:
+    """Why a batch's payload gave no jobs; empty: it did."""
+    intake = context.inventory.intake(batch)
+    return intake.problem if intake else ""
+
+
+def _batch(context: Context, item: str) -> Batch:
+    if not is_batch(item):
+        raise BadValue("item", item, "is not a batch")
+    return context.queue.batch(item)
+
+
+# ---------------------------------------------------------------- mails
+
+
+def report_number(context: Context, batch: Batch) -> int:
+    """Reports of a batch are numbered; one that is made again, after a restart, keeps its number."""
+    reports = [each for each in context.inventory.messages(batch.id) if ".report-" in each.id]
+    for each in reports:
+        if each.occasion == occasion_of(batch):
+            return int(each.id.rpartition("-")[2])
+    return len(reports) + 1
+
+
+def occasion_of(batch: Batch) -> str:
+    """Which report of a batch is being made: the same however often it is taken up, also after it was held meanwhile.
+
+    The first one is made once in its life; each later one follows another, whose time the batch keeps.
+    """
+    if batch.state == REPORTING:
+        return batch.state
+    before = batch.report.at if batch.report and batch.report.at else batch.since
+    return f"{batch.state} {before.isoformat()}"
+
+
+def _post_mail(context: Context, batch: Batch, name: str, message: EmailMessage) -> bool:
+    body = message.as_bytes().decode(errors="surrogateescape")
+    found = Message(f"{batch.id}.{name}", MessageKind.MAIL, batch.id, body, occasion=occasion_of(batch), batch=batch.id)
+    return context.inventory.post(found)
+
+
+def envelope(context: Context, profile: Profile) -> report.Envelope:
+    """From the service, to whom the profile names."""
+    options = context.options
+    return report.Envelope(options.mail_from, profile.notification, now(), options.mail_reply_to)
+
+
+# ---------------------------------------------------------------- sending
+
+
+def send_due(context: Context) -> int:
+    """Send what waits and whose time has come. Returns how many messages were due.
+
+    A service that is away is asked once in a round: its other messages are postponed with it.
+    """
+    due = context.inventory.due()
+    away: dict[str, ServiceUnavailable] = {}
+    for message in due:
+        where = message.to.partition("?")[0] if message.to else MAIL_SERVER
+        try:
+            if where in away:
+                raise away[where]
+            _send(context, message)
+        except ServiceRefused as error:
+            context.inventory.undelivered(message, str(error), for_good=True)
+        except ServiceUnavailable as error:
+            away[where] = error
+            context.inventory.undelivered(message, str(error), retry_after=error.retry_after)
+        except Invalid as error:
+            context.inventory.undelivered(message, str(error))
+    return len(due)
+
+
+def _send(context: Context, message: Message) -> None:
+    """Send one message, and record what happened to it."""
+    if message.kind is MessageKind.MAIL:
+        _send_mail(context, message)
+        return
+    sending = callback_of(context, _profile_of(context, message), message)
+    callback.deliver(context.service(sending.url), sending, _ONE_TRY)
+    context.inventory.delivered(message)
+
+
+def _profile_of(context: Context, message: Message) -> Profile:
+    """The profile that signs a callback: as the batch started with it, or as it is now when the batch is gone."""
+    try:
+        return context.profile(context.queue.job(message.item))
+    except Invalid:
+        return context.current_profile(str(json.loads(message.body)["data"]["profile"]))
+
+
+def _send_mail(context: Context, message: Message) -> None:
+    """Each recipient gets it once, as far as the server reports; permanently refused ones are not retried."""
+    if context.options.mail_server is None:
+        raise BadValue("setting", "mail_server", "is not set, so no mail can be sent")
+    parsed = message_from_bytes(message.body.encode(errors="surrogateescape"), policy=SMTP)
+    assert isinstance(parsed, EmailMessage)  # noqa: S101 - the policy makes it one
+    settled = {each.address: each for each in message.recipients if each.state is not Delivery.WAITING}
+    wanted = _recipients(context, message, parsed)
+    refused = mail.send(context.options.mail_server, parsed, [each for each in wanted if each not in settled])
+    recipients = [settled.get(each) or _recipient(each, refused.get(each)) for each in wanted]
+    problem = "; ".join(f"{each.address}: {each.problem}" for each in recipients if each.problem)
+    states = {each.state for each in recipients}
+    if states <= {Delivery.DELIVERED}:
+        context.inventory.delivered(message, recipients)
+        return
+    for_good = Delivery.WAITING not in states
+    context.inventory.undelivered(message, problem, for_good=for_good, recipients=recipients)
+
+
+def _recipients(context: Context, message: Message, parsed: EmailMessage) -> list[str]:
+    """Those that the mail names, as long as the profile of its batch names them too."""
+    named = mail.recipients_of(parsed)
+    profile = context.profile_of(message.batch or message.item)
+    found = named if profile is None else [each for each in named if each in profile.notification]
+    if not found:
+        raise BadValue("mail", message.id, "has no recipient in its profile")
+    return found
+
+
+def _recipient(address: str, refusal: mail.Refusal | None) -> Recipient:
+    if refusal is None:
+        return Recipient(address, Delivery.DELIVERED)
+    return Recipient(address, Delivery.GIVEN_UP if refusal.for_good else Delivery.WAITING, refusal.why)

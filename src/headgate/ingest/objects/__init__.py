@@ -1,0 +1,1 @@
+"""Stored objects: read back, verified, exported and deleted; files that depositors submit."""

@@ -1,0 +1,74 @@
+"""The folder of ingest profiles, asked often: a file is read again only when it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headgate.core.errors import BadProfiles
+from headgate.core.queue.model import Hold
+from headgate.core.values.words import suggestion
+from headgate.ingest.profiles.profile import Profile, load_profile
+
+#: Who holds a collection that its profile holds.
+BY_PROFILE = "its profile"
+
+
+class ProfilesFolder:
+    """The profiles of one process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        #: By path: when it was changed, how long it was, and the profile or what is wrong with it.
+        self._read: dict[Path, tuple[int, int, Profile | str]] = {}
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a folder of profiles."""
+        return self._folder.is_dir()
+
+    def names(self) -> list[str]:
+        """The names of all profiles, whether or not they can be used."""
+        return sorted(path.stem for path in self._folder.glob("*.toml"))
+
+    def problem(self, name: str) -> str:
+        """Why a profile cannot be used, with the nearest name that there is; empty: it can."""
+        found = self._profile(self._folder / f"{name}.toml")
+        if found is None:
+            return f"there is no profile {name}; {self.hint(name)}"
+        return found if isinstance(found, str) else ""
+
+    def hint(self, name: str, known: Sequence[str] = ()) -> str:
+        """What to do about a name that there is no profile of. `known`: other names that are in use."""
+        names = sorted({*self.names(), *known})
+        return suggestion(name, names) or f"write {self._folder / f'{name}.toml'}"
+
+    def holds(self) -> list[Hold]:
+        """The collections that their profiles hold, each since its file was changed."""
+        found = ((name, self._profile(self._folder / f"{name}.toml")) for name in self.names())
+        return [self._hold(name, each.hold) for name, each in found if isinstance(each, Profile) and each.hold]
+
+    def file(self, name: str) -> Path:
+        """The file of a profile."""
+        return (self._folder / f"{name}.toml").absolute()
+
+    def _hold(self, name: str, reason: str) -> Hold:
+        changed = self._read[self._folder / f"{name}.toml"][0]
+        return Hold(name, reason, BY_PROFILE, datetime.fromtimestamp(changed / 1e9, UTC), str(self.file(name)))
+
+    def _profile(self, path: Path) -> Profile | str | None:
+        """The profile in a file, or what is wrong with it; None: there is no such file."""
+        try:
+            stat = path.stat()
+        except OSError:
+            self._read.pop(path, None)
+            return None
+        changed, size, found = self._read.get(path, (0, 0, ""))
+        if (changed, size) != (stat.st_mtime_ns, stat.st_size):
+            try:
+                found = load_profile(path)
+            except BadProfiles as error:
+                found = str(error)
+            self._read[path] = (stat.st_mtime_ns, stat.st_size, found)
+        return found

@@ -1,0 +1,33 @@
+"""What a batch starts with: its profile, read from the profiles folder of the process that keeps the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headgate.core.errors import BadProfiles
+from headgate.core.inventory import Intake
+from headgate.core.queue.model import Batch
+from headgate.core.values.names import check_name
+from headgate.ingest.profiles.profile import Profile, load_profile
+from headgate.service.inventory import Inventory
+
+
+def read_profile(folder: Path, name: str) -> Profile:
+    """Return a profile as its file is now. BadProfiles with every mistake, or when no profile has that name."""
+    path = folder / f"{check_name('profile', name)}.toml"
+    if not path.is_file():
+        raise BadProfiles([(str(path), f"there is no profile {name}")])
+    return load_profile(path)
+
+
+def start_batch(inventory: Inventory, folder: Path, batch: Batch) -> Intake:
+    """Keep the profile of a pending batch that was taken, and return what the batch starts with.
+
+    While the batch has no jobs, whatever was kept under its id is replaced: a batch starts with the profile of this
+    moment, never with something that was put there before. With jobs, it goes on with what it started with.
+    BadProfiles when there is no profile that can be used.
+    """
+    if batch.made and (found := inventory.intake(batch.id)) is not None:
+        return found
+    profile = read_profile(folder, batch.profile)
+    return inventory.keep_intake(Intake(batch.id, profile.snapshot()), anew=True)

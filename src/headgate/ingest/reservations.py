@@ -1,0 +1,116 @@
+"""Whether there is room for a job: free space, minus what others have been promised, against a threshold."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from headgate.core.queue.model import DOWNLOADING, PROVISIONING, IngestJob
+
+#: How often the queue is asked which jobs have room already.
+_LOOK_SECONDS = 1.0
+#: A promise is forgotten when its job was not seen downloading for this long: its report may never have arrived.
+_PROMISE_SECONDS = 10.0
+#: States in which a job has not written all that it was promised.
+_UNWRITTEN = (PROVISIONING, DOWNLOADING)
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """The working folder's file system, in bytes."""
+
+    free: int
+    #: Promised to jobs that have passed and not yet written all of it.
+    reserved: int
+    #: What should stay free.
+    threshold: int
+
+    @property
+    def available(self) -> int:
+        """What may still be promised; below 0 when the threshold is crossed already."""
+        return self.free - self.reserved - self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class RoomRequest:
+    """A job that asks for room."""
+
+    job: str
+    #: Bytes; 0: not known.
+    space_needed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomDecision:
+    """Whether a job may go on, and why not."""
+
+    job: str
+    passes: bool
+    #: For the job's status; empty when it passes.
+    why: str = ""
+
+
+def decide(waiting: Iterable[RoomRequest], room: FreeSpace) -> list[RoomDecision]:
+    """An answer for every job, in their order: who does not fit waits, and who comes after may still fit.
+
+    What passes is reserved at once, so that one round never promises the same bytes twice.
+    """
+    decisions = []
+    for job in waiting:
+        why = _why_not(job.space_needed, room)
+        decisions.append(RoomDecision(job.job, not why, why))
+        if not why:
+            room = replace(room, reserved=room.reserved + job.space_needed)
+    return decisions
+
+
+def _why_not(space_needed: int, room: FreeSpace) -> str:
+    if space_needed == 0 and room.available < 0:
+        return (
+            f"its size is unknown, and the free space is {-room.available:,} bytes below the threshold of "
+            f"{room.threshold:,}"
+        )
+    if space_needed > max(0, room.available):
+        return f"it needs {space_needed:,} bytes; {max(0, room.available):,} are available"
+    return ""
+
+
+class Reservations:
+    """Who has room: jobs that the queue shows as downloading, and those that this process let pass just now."""
+
+    def __init__(
+        self, under_way: Callable[[], Sequence[IngestJob]], state_of: Callable[[str], str], threshold: int
+    ) -> None:
+        self._ask = under_way
+        self._state_of = state_of
+        self._threshold = threshold
+        self._guard = threading.Lock()
+        self._looked = float("-inf")
+        self._known: dict[str, int] = {}
+        #: Bytes by job, and when they were promised.
+        self._promised: dict[str, tuple[int, float]] = {}
+
+    def ask(self, job: IngestJob, free: int) -> str:
+        """Return why there is no room for a job; empty: its room is reserved."""
+        with self._guard:
+            now = time.monotonic()
+            self._look(now)
+            reserved = {**{jid: size for jid, (size, _) in self._promised.items()}, **self._known}
+            room = FreeSpace(free, sum(reserved.values()), self._threshold)
+            (decision,) = decide([RoomRequest(job.id, job.space_needed)], room)
+            if decision.passes:
+                self._promised[job.id] = (job.space_needed, now)
+            return decision.why
+
+    def _look(self, now: float) -> None:
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._known = {job.id: job.space_needed for job in self._ask()}
+        self._looked = now
+        self._promised = {
+            jid: (size, at)
+            for jid, (size, at) in self._promised.items()
+            if jid not in self._known and now - at < _PROMISE_SECONDS and self._state_of(jid) in _UNWRITTEN
+        }

@@ -1,0 +1,1 @@
+"""What is done to a batch or an ingest job in each of its states."""

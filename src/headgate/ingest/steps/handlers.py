@@ -1,0 +1,70 @@
+"""Who does the work of each consumer, by the consumer's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.core.errors import Invalid, LockRefused, Refused, ServiceUnavailable
+from headgate.core.queue.model import Folder, IngestJob, Item, folder_of
+from headgate.ingest.context import Context
+from headgate.ingest.steps.intake import batch_pending, job_pending
+from headgate.ingest.steps.payload_files import job_downloading, job_estimating, job_provisioning
+from headgate.ingest.steps.processing import job_processing
+from headgate.ingest.steps.recording import job_notify, job_recording
+from headgate.ingest.steps.reporting import batch_reporting
+from headgate.service.leases.renewal import ItemHold
+from headgate.service.queue.outcomes import Done, Failed, Handler, NotNow, Outcome
+from headgate.service.queue.work_folder import remove_working_folder
+
+Step = Callable[[Context, Any, ItemHold], Outcome]
+
+
+def job_storing(_context: Context, job: IngestJob, _hold: ItemHold) -> Outcome:
+    """In the spelling mrt-zk there is a state for it; processing has stored the object already."""
+    return Done(job.message)
+
+
+STEPS: Mapping[str, Step] = {
+    "batch-pending": batch_pending,
+    "batch-reporting": batch_reporting,
+    "batch-update-reporting": batch_reporting,
+    "job-pending": job_pending,
+    "job-estimating": job_estimating,
+    "job-provisioning": job_provisioning,
+    "job-downloading": job_downloading,
+    "job-processing": job_processing,
+    "job-storing": job_storing,
+    "job-recording": job_recording,
+    "job-notify": job_notify,
+}
+
+
+def handlers(context: Context) -> dict[str, Handler]:
+    """Every consumer's handler."""
+    return {name: BoundStep(step, context) for name, step in STEPS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundStep:
+    """A step together with its context: a consumer's handler."""
+
+    step: Step
+    context: Context
+
+    def __call__(self, item: Item, hold: ItemHold) -> Outcome:
+        """Work on an item; a refusal becomes the outcome that it means."""
+        try:
+            return self.step(self.context, item, hold)
+        except LockRefused as error:
+            return NotNow(str(error))
+        except (Invalid, Refused, ServiceUnavailable) as error:
+            # Each says in its own words what is wrong; a person decides whether to resume. A store that is away,
+            # or an item that is lost, is not for them: the consumer knows what to do then.
+            return Failed(str(error))
+
+    def finished(self, item: Item) -> None:
+        """Free the space of a job that completed: others may wait for it."""
+        if isinstance(item, IngestJob) and folder_of(item.state) is Folder.COMPLETED:
+            remove_working_folder(item)

@@ -1,0 +1,114 @@
+"""The first step: a batch becomes jobs, or its report says why not; a job is checked before anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from headgate.core.errors import BadProfiles, BadValue, Invalid, Refused, ServiceUnavailable
+from headgate.core.queue.model import Batch, IngestJob, NewJob
+from headgate.core.values.plurals import plural
+from headgate.ingest.context import Context, now, stop_of
+from headgate.ingest.formats import manifest
+from headgate.ingest.notices import messages
+from headgate.ingest.profiles.profile import Profile, from_snapshot
+from headgate.ingest.retries import Retries, retried
+from headgate.ingest.steps.new_jobs import BATCHES, jobs_of
+from headgate.ingest.steps.payload import (
+    check_data,
+    check_sources,
+    container_kind,
+    expected_digest,
+    make_folder,
+    object_manifest,
+    payload_name,
+    save,
+)
+from headgate.ingest.stopping import Stop, waited
+from headgate.service.leases.renewal import ItemHold
+from headgate.service.queue.outcomes import Done, Held, Outcome
+
+#: Errors that mean that a payload yields no jobs. A store that is away does not mean that.
+NO_JOBS = (Invalid, Refused, ServiceUnavailable)
+
+
+def batch_pending(context: Context, batch: Batch, hold: ItemHold) -> Outcome:
+    """The payload is fetched and read, and each object in it becomes a job. Nothing of it is made twice."""
+    # By its folder the cleaner finds what is to be forgotten of it, also when nothing comes into it.
+    make_folder(context.options.work_folder / batch.id)
+    try:
+        profile = from_snapshot(context.start(batch).profile)
+    except BadProfiles as error:
+        return _no_jobs(context, batch, str(error))
+    if not batch.made and (why := context.hold_of(batch.profile)):
+        return Held(f"collection {profile.collection} is on hold, set by its profile: {why}")
+    try:
+        rows = _rows(context, batch, profile, stop_of(hold))
+    except NO_JOBS as error:
+        return _no_jobs(context, batch, str(error))
+    made = context.queue.create_jobs(batch, rows, max_crashes=profile.max_crashes)
+    if profile.confirmation_mail:
+        messages.announce(context, batch.id, messages.QUEUED)
+    return Done(f"{made:,} jobs" if made != 1 else "1 job")
+
+
+def job_pending(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """What can be said of a payload before it is fetched; of an object manifest: everything."""
+    profile = context.profile(job)
+    if why := context.hold_of(profile.name):
+        return Held(f"collection {profile.collection} is on hold, set by its profile: {why}")
+    kind = str(job.configuration["payload_type"])
+    if kind != "object_manifest":
+        name = payload_name(job)
+        if kind == "container":
+            container_kind(name)
+        return Done(f"{kind} {name}")
+    try:
+        found = object_manifest(context, job, profile, stop_of(hold))
+    except ServiceUnavailable as error:
+        return Done(f"its manifest cannot be fetched now and is fetched again with the files: {error}")
+    return Done(f"{plural(len(found.entries), 'file')} listed")
+
+
+def _no_jobs(context: Context, batch: Batch, problem: str) -> Outcome:
+    """The batch goes on without jobs, and so to its report, which says why."""
+    context.inventory.set_problem(batch.id, problem)
+    return Done(problem)
+
+
+def _rows(context: Context, batch: Batch, profile: Profile, stop: Stop) -> Sequence[NewJob]:
+    submission = batch.submission
+    uploaded = context.is_uploaded(submission.payload_url)
+    if not uploaded and (why := profile.sources.refusal(submission.payload_url)):
+        raise BadValue("payload", submission.payload_url, f"may not be fetched: {why}")
+    found = None
+    if submission.type in BATCHES:
+        found = _batch_manifest(context, batch, profile, stop, uploaded=uploaded)
+    said: dict[str, Any] = {"submitted": now().isoformat(timespec="seconds"), "batch_type": submission.type}
+    return [
+        replace(row, settings={**row.settings, **said, "supplied_id": row.identifiers.primary})
+        for row in jobs_of(submission, found, profile.priority)
+    ]
+
+
+def _batch_manifest(
+    context: Context, batch: Batch, profile: Profile, stop: Stop, *, uploaded: bool
+) -> manifest.Manifest:
+    """Fetched once and kept: jobs that are made after a restart are made of the same rows."""
+    place = context.options.work_folder / batch.id / "manifest.checkm"
+    limits = profile.limits
+    kept = place.is_file()
+    if kept:
+        data = place.read_bytes()
+    else:
+        fetcher = context.fetcher(profile, uploaded=uploaded)
+        url = batch.submission.payload_url
+        data = retried(lambda: fetcher.read(url, limits.manifest_size, stop), Retries(limits.tries), waited(stop))
+        check_data("the batch manifest", data, expected_digest(batch.submission.metadata))
+    expected = BATCHES[batch.submission.type]
+    found = manifest.parse(data, expected, limit=limits.manifest_size, most=limits.batch_jobs)
+    check_sources(profile, found)
+    if not kept:
+        save(place, data)
+    return found

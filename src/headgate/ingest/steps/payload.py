@@ -1,0 +1,290 @@
+"""A job's payload: what it is called, where its parts lie in the working folder, and how its files come there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headgate import private
+from headgate.core.errors import BadManifest, BadPayload, BadValue, StoreUnavailable
+from headgate.core.queue.model import IngestJob
+from headgate.core.queue.titles import file_name_of
+from headgate.core.values.plurals import plural
+from headgate.ingest.containers import members as container
+from headgate.ingest.containers.budget import ContainerLimits
+from headgate.ingest.containers.unpacking import unpack_confined
+from headgate.ingest.context import Context
+from headgate.ingest.formats import manifest
+from headgate.ingest.formats.digests import DEFAULT, check_algorithm
+from headgate.ingest.formats.file_names import check_file_name
+from headgate.ingest.formats.hashing import data_digests, file_digests, mismatch
+from headgate.ingest.formats.manifest import FoundFile, Manifest
+from headgate.ingest.profiles.profile import Profile
+from headgate.ingest.retries import Retries
+from headgate.ingest.safe_files import sync_folder, write_synced
+from headgate.ingest.sources.download import DownloadOptions, FailedDownload, Progress, Wanted, download
+from headgate.ingest.steps.new_jobs import OBJECT_LAYOUTS
+from headgate.ingest.steps.system_files import PRODUCER, STORAGE_MANIFEST, SYSTEM
+from headgate.ingest.stopping import Stop
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """A job's working folder."""
+
+    root: Path
+
+    @property
+    def producer(self) -> Path:
+        """What the depositor gave, under the depositor's names."""
+        return self.root / PRODUCER
+
+    @property
+    def system(self) -> Path:
+        """What we add."""
+        return self.root / SYSTEM
+
+    @property
+    def parts(self) -> Path:
+        """What is under way."""
+        return self.root / "parts"
+
+    @property
+    def packed(self) -> Path:
+        """A container before it is unpacked."""
+        return self.root / "container"
+
+    @property
+    def manifest(self) -> Path:
+        """The object manifest as it was submitted."""
+        return self.root / "manifest.checkm"
+
+    @property
+    def gathered(self) -> Path:
+        """Sizes and digests of all files in `producer`; written when all of them are there."""
+        return self.root / "files.json"
+
+
+def folder_of(job: IngestJob) -> JobFolder:
+    """Where a job works: in a folder that has its name, as the queue gives it."""
+    place = Path(str(job.configuration["working_dir"]))
+    if place.parts[-2:] != (job.batch, job.id) or not place.is_absolute() or ".." in place.parts:
+        raise BadValue("working_dir", str(place), f"is not the folder of {job.id}")
+    return JobFolder(place)
+
+
+def payload_name(job: IngestJob) -> str:
+    """What a payload of one file is called."""
+    return check_file_name(file_name_of(job), "the payload's file name")
+
+
+def payload_url(job: IngestJob) -> str:
+    return str(job.configuration["payload_url"])
+
+
+def expected_digest(said: Mapping[str, Any]) -> dict[str, str]:
+    """The digest that somebody gave with a payload; none when not both of its parts are there."""
+    kind, value = said.get("digest_type"), said.get("digest_value")
+    return {check_algorithm(kind): str(value)} if kind and value else {}
+
+
+def check_data(name: str, data: bytes, digests: Mapping[str, str]) -> None:
+    """BadPayload when a small file is not what its digest says."""
+    if problem := mismatch(digests, data_digests(data, digests)):
+        raise BadPayload(name, problem)
+
+
+def write_anew(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Files of ours below a folder. They need not be durable: an interrupted process writes them again."""
+    make_folder(folder)
+    with _writing(folder):
+        for name, content in files.items():
+            private.write(folder / name, content)
+
+
+def save(path: Path, data: bytes) -> None:
+    """A file that is there whole or not at all, and lasts."""
+    make_folder(path.parent)
+    with _writing(path):
+        fresh = path.with_name(f"{path.name}.new")
+        write_synced(fresh, data)
+        fresh.replace(path)
+        sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """A folder, if it is not there."""
+    with _writing(path):
+        private.make_folder(path)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """A disk that is full, or away, is nobody's mistake: the item waits until it is back."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"the working folder {path}", error.strerror or str(error)) from error
+
+
+def check_sources(profile: Profile, found: Manifest) -> Manifest:
+    """BadManifest with every row that may not be fetched, or when there is none at all."""
+    problems = [
+        (entry.line, f"{entry.name}: {why}") for entry in found.entries if (why := profile.sources.refusal(entry.url))
+    ]
+    if not found.entries:
+        problems = [(0, "it has no entries")]
+    if problems:
+        raise BadManifest(problems)
+    return found
+
+
+def object_manifest(context: Context, job: IngestJob, profile: Profile, stop: Stop | None) -> Manifest:
+    """A job's object manifest: fetched once, checked, and kept in the working folder."""
+    place = folder_of(job).manifest
+    limits = profile.limits
+    kept = place.is_file()
+    if kept:
+        data = place.read_bytes()
+    else:
+        fetcher = context.fetcher(profile, uploaded=context.has_upload(job))
+        data = fetcher.read(payload_url(job), limits.manifest_size, stop)
+        check_data("the manifest", data, expected_digest(job.configuration))
+    found = manifest.parse(data, OBJECT_LAYOUTS, limit=limits.manifest_size, most=limits.files)
+    check_sources(profile, found)
+    if not kept:
+        save(place, data)
+    return found
+
+
+# ---------------------------------------------------------------- gathering
+
+
+class NotGathered(Exception):
+    """Some files could not be downloaded."""
+
+    def __init__(self, failed: Sequence[FailedDownload]) -> None:
+        self.failed = tuple(failed)
+        super().__init__(f"{plural(len(failed), 'file')} could not be downloaded")
+
+    @property
+    def message(self) -> str:
+        """Each file and why, as far as there is room."""
+        many = (
+            f"{len(self.failed):,} files could not be downloaded"
+            if len(self.failed) > 1
+            else ("a file could not be downloaded")
+        )
+        return f"{many}: " + "; ".join(f"{each.name}: {each.why} (tries: {each.tries})" for each in self.failed)
+
+
+def gather(
+    context: Context, job: IngestJob, profile: Profile, stop: Stop | None, progress: Progress | None = None
+) -> dict[str, FoundFile]:
+    """All files of the depositor in the working folder, checked. A repeat continues where it stopped."""
+    folder = folder_of(job)
+    if folder.gathered.is_file():
+        note = json.loads(folder.gathered.read_bytes())
+        return {name: FoundFile(size, digests) for name, (size, digests) in note.items()}
+    found = _Gathering(context, job, profile, folder, stop, progress).all()
+    _check_size(found, profile)
+    written = {name: [each.size, dict(each.digests)] for name, each in found.items()}
+    save(folder.gathered, json.dumps(written).encode())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathering:
+    context: Context
+    job: IngestJob
+    profile: Profile
+    folder: JobFolder
+    stop: Stop | None
+    progress: Progress | None
+
+    def all(self) -> dict[str, FoundFile]:
+        kind = str(self.job.configuration["payload_type"])
+        if kind == "object_manifest":
+            # What a manifest lists is the depositor's word: none of it is anybody's upload.
+            return self._download(self._listed(), self.folder.producer, uploaded=False)
+        uploaded = self.context.has_upload(self.job)
+        if kind == "file":
+            return self._download([self._payload()], self.folder.producer, uploaded=uploaded)
+        self._download([self._payload()], self.folder.packed, uploaded=uploaded)
+        return self._unpack(payload_name(self.job))
+
+    def _listed(self) -> list[Wanted]:
+        entries = object_manifest(self.context, self.job, self.profile, self.stop).entries
+        return [
+            Wanted(entry.url, entry.name, entry.size, {entry.algorithm: entry.digest} if entry.algorithm else {})
+            for entry in entries
+        ]
+
+    def _payload(self) -> Wanted:
+        said = str(self.job.configuration.get("size") or "")
+        size = int(said) if said.isdecimal() else None
+        return Wanted(payload_url(self.job), payload_name(self.job), size, expected_digest(self.job.configuration))
+
+    def _download(self, wanted: Sequence[Wanted], folder: Path, *, uploaded: bool) -> dict[str, FoundFile]:
+        fetcher = self.context.fetcher(self.profile, uploaded=uploaded)
+        options = DownloadOptions(self.profile.limits.downloads, Retries(self.profile.limits.tries))
+        outcome = download(
+            fetcher, wanted, folder, self.folder.parts, options=options, stop=self.stop, progress=self.progress
+        )
+        if outcome.failed:
+            raise NotGathered(outcome.failed)
+        return {each.name: FoundFile(each.size, each.digests) for each in outcome.fetched}
+
+    def _unpack(self, name: str) -> dict[str, FoundFile]:
+        limits = self.profile.limits
+        most = ContainerLimits(limits.files, limits.object_size, limits.expansion)
+        # A loss of power may have left it with names and without bytes: it is made again.
+        shutil.rmtree(self.folder.producer, ignore_errors=True)
+        packed = self.folder.packed / name
+        members = unpack_confined(packed, container_kind(name), self.folder.producer, limits=most, stop=self.stop)
+        found = {each.name: FoundFile(each.size, each.digests) for each in members}
+        return _as_it_says(self.folder, found, self.profile)
+
+
+def container_kind(name: str) -> str:
+    """What kind of container a file is. BadPayload when it is none."""
+    kind = container.kind_of(name)
+    if not kind:
+        raise BadPayload(name, f"it is not a container that can be unpacked; supported: {', '.join(container.KINDS)}")
+    return kind
+
+
+def _as_it_says(folder: JobFolder, found: dict[str, FoundFile], profile: Profile) -> dict[str, FoundFile]:
+    """What a container says of itself must be so, in both directions; the list itself is not stored."""
+    if STORAGE_MANIFEST not in found:
+        return found
+    limits = profile.limits
+    with (folder.producer / STORAGE_MANIFEST).open("rb") as file:
+        # One byte beyond the limit shows that it is exceeded.
+        data = file.read(limits.manifest_size + 1)
+    listed = manifest.parse(data, [manifest.CONTENTS], limit=limits.manifest_size, most=limits.files)
+    rest = {name: each for name, each in found.items() if name != STORAGE_MANIFEST}
+    algorithms = {entry.name: entry.algorithm for entry in listed.entries if entry.algorithm not in ("", DEFAULT)}
+    full = {
+        name: FoundFile(each.size, {**each.digests, **file_digests(folder.producer / name, [algorithms[name]])})
+        if name in algorithms
+        else each
+        for name, each in rest.items()
+    }
+    if problems := manifest.differences(listed, full):
+        raise BadManifest(problems)
+    return rest
+
+
+def _check_size(found: Mapping[str, FoundFile], profile: Profile) -> None:
+    size = sum(each.size for each in found.values())
+    if size > profile.limits.object_size:
+        most = profile.limits.object_size
+        raise BadPayload("the object", f"it has {size:,} bytes; the profile allows {most:,}")
+    if not found:
+        raise BadPayload("the object", "it has no files")

@@ -1,0 +1,186 @@
+"""Processing: the object gets its name and its system files, and is stored as a version, under a lock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from headgate.core.errors import BadPayload, BadValue, Invalid
+from headgate.core.locks.model import Mode
+from headgate.core.queue.model import Identifiers, IngestJob
+from headgate.ingest.context import Context, now, stop_of
+from headgate.ingest.formats import descriptions as describe
+from headgate.ingest.formats.descriptions import Description
+from headgate.ingest.formats.digests import DEFAULT
+from headgate.ingest.formats.hashing import data_digests
+from headgate.ingest.formats.manifest import FoundFile
+from headgate.ingest.profiles.profile import Profile
+from headgate.ingest.steps.object_name import name_object
+from headgate.ingest.steps.payload import JobFolder, folder_of, gather, payload_name, save, write_anew
+from headgate.ingest.steps.payload_files import job_downloading
+from headgate.ingest.steps.storing import locked_object, operation_of, store, stored_description
+from headgate.ingest.steps.system_files import (
+    DUBLIN_CORE,
+    ERC,
+    PRODUCER,
+    SUBMISSION_MANIFEST,
+    SYSTEM,
+    IngestRecord,
+    ObjectModel,
+    read_deletions,
+    read_embargo,
+    system_files,
+)
+from headgate.ingest.storage.port import NewFile, Note, ObjectChange
+from headgate.service.leases.renewal import ItemHold
+from headgate.service.queue.outcomes import Done, Failed, Outcome
+
+T = TypeVar("T")
+
+#: Files of a depositor that say something of the object, and their largest size.
+DATACITE, EMBARGO, DELETIONS = "mrt-datacite.xml", "mrt-embargo.txt", "mrt-delete.txt"
+LARGEST_SAYING = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the depositor says of the object: with the submission, and in files of the payload."""
+
+    description: Description
+    identifiers: Identifiers
+    #: Names that an update takes away.
+    deletions: tuple[str, ...] = ()
+
+
+def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """Read what the files say, fix the name, add the system files, store."""
+    profile = context.profile(job)
+    folder = folder_of(job)
+    if not folder.gathered.is_file():
+        # The working folder was lost: all of it is fetched again.
+        again = job_downloading(context, job, hold)
+        if isinstance(again, Failed):
+            return again
+    found = gather(context, job, profile, stop_of(hold))
+    said = read_sayings(job, profile, folder, found)
+
+    update = job.configuration.get("submission_mode") == "update"
+
+    def describe_object(ark: str) -> Description:
+        """Return what the new version says: an update keeps what it does not say again."""
+        if not (update and ark):
+            return said.description
+        return said.description.updating(stored_description(context, profile, ark))
+
+    identifiers = name_object(context, job, profile, describe_object, said.identifiers)
+    ark = identifiers.primary
+    note = Note(
+        operation_of(context, job), now(), f"ingest job {job.id} of {job.batch}", str(job.configuration["submitter"])
+    )
+    try:
+        # Another update may not come between reading the former description and storing the new one.
+        with locked_object(context, job, ark, Mode.EXCLUSIVE, hold) as stop:
+            added = _write_system_files(job, profile, folder, describe_object(ark), identifiers)
+            version = store(context, job, profile, ark, _change(job, folder, found, added, said), note, stop)
+    except BadPayload:
+        # Perhaps a loss of power took bytes of the working folder: a resume looks at every file again.
+        folder.gathered.unlink(missing_ok=True)
+        raise
+    return Done(f"stored as {ark} v{version}", configuration={"stored_version": version})
+
+
+# ---------------------------------------------------------------- what the files say
+
+
+def read_sayings(job: IngestJob, profile: Profile, folder: JobFolder, found: Mapping[str, FoundFile]) -> Said:
+    """The submission's words, and those of the depositor's own files. BadPayload says which of them is wrong."""
+
+    def read(name: str, parse: Callable[[bytes], T]) -> T | None:
+        if name not in found:
+            return None
+        if found[name].size > LARGEST_SAYING:
+            raise BadPayload(name, f"it has {found[name].size:,} bytes; at most {LARGEST_SAYING:,} are allowed")
+        try:
+            return parse((folder.producer / name).read_bytes())
+        except Invalid as error:
+            raise BadPayload(name, str(error)) from error
+
+    erc = read(ERC, lambda data: describe.read_erc(_text(ERC, data)))
+    read(EMBARGO, lambda data: read_embargo(_text(EMBARGO, data)))
+    deletions = read(DELETIONS, lambda data: read_deletions(_text(DELETIONS, data)))
+    dublin_core = read(DUBLIN_CORE, describe.read_dublin_core)
+    description = describe.combined(
+        describe.said(job.configuration),
+        dublin_core,
+        read(DATACITE, describe.read_datacite),
+        erc.description if erc else None,
+    )
+    identifiers = erc.identifiers if erc else Identifiers()
+    if profile.dublin_core_ids and dublin_core:
+        local = (*identifiers.local, *describe.names_in(dublin_core))
+        identifiers = Identifiers(identifiers.primary, tuple(dict.fromkeys(local)))
+    return Said(description, identifiers, deletions or ())
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadValue(name, f"byte {error.start}", "is not UTF-8") from None
+
+
+# ---------------------------------------------------------------- the system files
+
+
+def _write_system_files(
+    job: IngestJob, profile: Profile, folder: JobFolder, description: Description, identifiers: Identifiers
+) -> Mapping[str, NewFile]:
+    """The same job always writes the same: a repeat stores nothing new. Returns them by their names."""
+    model = ObjectModel(primary_identifier=identifiers.primary, local_identifier="; ".join(identifiers.local))
+    files = system_files(
+        _record(job, profile, description, identifiers), model, description, profile.owner, profile.membership,
+        identifiers.local,
+    )  # fmt: skip
+    if folder.manifest.is_file():
+        files[SUBMISSION_MANIFEST] = folder.manifest.read_bytes()
+    if profile.storage.kind == "http":
+        # From there nothing can be read back: recording reads ours.
+        for name, content in files.items():
+            save(folder.system / name, content)
+    else:
+        write_anew(folder.system, files)
+    return {
+        name: NewFile(folder.system / name, len(content), data_digests(content, (DEFAULT,)))
+        for name, content in files.items()
+    }
+
+
+def _record(job: IngestJob, profile: Profile, description: Description, identifiers: Identifiers) -> IngestRecord:
+    said = {name: str(value) for name, value in job.configuration.items() if isinstance(value, str | int)}
+    supplied = said.get("supplied_id", "")
+    is_manifest = job.configuration["payload_type"] == "object_manifest"
+    return IngestRecord(
+        ingest="headgate", submission_date=said.get("submitted", ""), batch=job.batch, job=job.id,
+        user_agent=said["submitter"], file=said.get("filename", "") if is_manifest else payload_name(job),
+        type=said["payload_type"].replace("_", "-"), profile=profile.name, collection="; ".join(profile.membership),
+        storage_service=profile.storage.url, notification=";".join(profile.notification), supplied_identifier=supplied,
+        digest_type=said.get("digest_type", ""), digest_value=said.get("digest_value", ""),
+        creator=description.who, title=description.what, date=description.when,
+        local_identifier="; ".join(identifiers.local), note=said.get("note", ""),
+        assigned_identifier="" if supplied else identifiers.primary,
+    )  # fmt: skip
+
+
+def _change(
+    job: IngestJob, folder: JobFolder, found: Mapping[str, FoundFile], added: Mapping[str, NewFile], said: Said
+) -> ObjectChange:
+    """Build the new version. An update keeps what it does not name."""
+    update = job.configuration.get("submission_mode") == "update"
+    files = {
+        f"{PRODUCER}/{name}": NewFile(folder.producer / name, each.size, each.digests)
+        for name, each in found.items()
+        if not (update and name == DELETIONS)
+    }
+    files |= {f"{SYSTEM}/{name}": file for name, file in added.items()}
+    return ObjectChange(files, keep=update, remove=said.deletions if update else ())

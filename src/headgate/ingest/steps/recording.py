@@ -1,0 +1,98 @@
+"""Recording and notify: the inventory first, then the recipients of notices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate.core.errors import BadValue, Invalid, ObjectRefused, ServiceRefused, ServiceUnavailable
+from headgate.core.inventory import Delivery, InventoryFile, Recording
+from headgate.core.queue.model import RECORDING, IngestJob
+from headgate.core.values.redaction import redact
+from headgate.ingest.context import Context, stop_of
+from headgate.ingest.formats.ark import dataid, parse_object
+from headgate.ingest.formats.descriptions import read_erc
+from headgate.ingest.notices import callback, messages
+from headgate.ingest.profiles.profile import Profile
+from headgate.ingest.retries import Retries
+from headgate.ingest.steps.payload import payload_url
+from headgate.ingest.steps.storing import read_stored, stored_version
+from headgate.ingest.steps.system_files import SYSTEM
+from headgate.ingest.storage.port import Version
+from headgate.service.leases.renewal import ItemHold
+from headgate.service.queue.outcomes import Done, Failed, Outcome
+
+
+def job_recording(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """What was stored is written down, published in the ledger, and its callback made ready: one step, or none."""
+    profile = context.profile(job)
+    ark = job.identifiers.primary
+    if not ark:
+        raise BadValue("ingest job", job.id, "has no ARK; it was never processed")
+    version = stored_version(context, job, profile, ark, hold)
+    new = record(context, _recording(context, job, profile, version))
+    return Done(f"{ark} v{version.number} is in the inventory" + ("" if new else " already"))
+
+
+def record(context: Context, recording: Recording, *, by: str | None = None) -> bool:
+    """Write a stored version down with its callback. False: it was already. `by`: who does so; default: this process.
+
+    ObjectRefused when it is not what its ingest job and the profile of its batch say: a recording names owner,
+    collection and storage of an object for all time, and what is published in the ledger.
+    """
+    if context.elsewhere is not None:
+        return context.inventory.record(recording, by=by)
+    job = context.queue.job(recording.job)
+    profile = context.profile(job)
+    expected = {
+        "ark": job.identifiers.primary, "batch": job.batch, "profile": profile.name, "owner": profile.owner,
+        "collection": profile.collection, "membership": profile.membership, "local": job.identifiers.local,
+        "submitter": str(job.configuration["submitter"]),
+    }  # fmt: skip
+    for name, value in expected.items():
+        if (given := getattr(recording, name)) != value:
+            raise ObjectRefused(recording.ark, f"{job.id} has {name} {value!r}, not {given!r}")
+    if recording.version < 1 or recording.dataid != dataid(parse_object(recording.ark), recording.version):
+        raise ObjectRefused(recording.ark, f"{recording.dataid} is not the name of version {recording.version}")
+    if job.state != RECORDING and context.inventory.recorded(job.id) is None:
+        raise ObjectRefused(recording.ark, f"{job.id} is {job.state}, not recording")
+    recording = replace(recording, payload=redact(recording.payload))
+    told = [messages.callback_message(context, job, profile, recording)] if profile.callback_url else []
+    return context.inventory.record(recording, told, by=by)
+
+
+def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """The profile's callback hears of the object, under an id that never changes."""
+    profile = context.profile(job)
+    if not profile.callback_url:
+        return Done("stored and recorded")
+    message = context.inventory.message(messages.callback_id(context, job))
+    if message is None:
+        raise BadValue("ingest job", job.id, "has no callback in the outbox; it was never recorded")
+    if message.state is Delivery.DELIVERED:
+        return Done("stored, recorded and notified")
+    try:
+        sending = messages.callback_of(context, profile, message)
+        callback.deliver(context.service(sending.url), sending, Retries(profile.limits.tries), stop_of(hold))
+    except (ServiceUnavailable, ServiceRefused, Invalid) as error:
+        if profile.callback_failure == "fail":
+            return Failed(f"stored and recorded; the callback failed: {error}")
+        refused = isinstance(error, ServiceRefused)
+        context.inventory.undelivered(message, str(error), for_good=refused)
+        later = "" if refused else " (the messenger retries it)"
+        return Done(f"stored and recorded; the callback failed, which the profile allows{later}: {error}")
+    context.inventory.delivered(message)
+    return Done("stored, recorded and notified")
+
+
+def _recording(context: Context, job: IngestJob, profile: Profile, version: Version) -> Recording:
+    """The object's own ERC says what it is: also when the working folder is gone."""
+    erc = read_erc(read_stored(context, job, profile, version, f"{SYSTEM}/mrt-erc.txt").decode()).description
+    ark = version.object_id
+    return Recording(
+        ark, profile.owner, profile.collection, version.number, dataid(parse_object(ark), version.number),
+        version.created,
+        tuple(InventoryFile(each.name, each.size, each.digest, each.since) for each in version.files),
+        erc.who, erc.what, erc.when, profile.membership, job.identifiers.local,
+        job.id, job.batch, profile.name, str(job.configuration["submitter"]), payload_url(job),
+        str(job.configuration.get("batch_type", job.configuration["payload_type"])),
+    )  # fmt: skip

@@ -1,0 +1,25 @@
+"""The end of a batch: what happened to each job, saved with the batch and mailed to whom the profile names."""
+
+from __future__ import annotations
+
+from headgate.core.queue.model import Batch, folder_of
+from headgate.core.queue.model import Folder as BatchFolder
+from headgate.ingest.context import Context
+from headgate.ingest.notices import batch_mails as report
+from headgate.ingest.notices import messages
+from headgate.service.leases.renewal import ItemHold
+from headgate.service.queue.outcomes import Done, Outcome
+
+
+def batch_reporting(context: Context, batch: Batch, _hold: ItemHold) -> Outcome:
+    """The report of all jobs, or what changed since the last one."""
+    messages.announce(context, batch.id, messages.REPORT)
+    jobs = context.queue.jobs(batch=batch.id)
+    profile = context.profile_of(batch.id)
+    if profile and profile.callback_url and profile.callback_for_failed:
+        for job in jobs:
+            if folder_of(job.state) is BatchFolder.FAILED:
+                messages.announce(context, job.id, messages.FAILED)
+    found = report.status_report(jobs)
+    counts = f"{len(found.successful):,} completed, {len(found.failed):,} failed"
+    return Done(messages.problem_of(context, batch.id) or counts, report=found)

@@ -1,0 +1,94 @@
+"""The bytes of an OCFL object in a folder: written with their digests checked on the way, and read to be verified."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+
+from headgate import private
+from headgate.core.errors import BadPayload
+from headgate.ingest.formats.digests import DEFAULT
+from headgate.ingest.formats.hashing import RunningDigests, blocks, mismatch
+from headgate.ingest.safe_files import write_all
+from headgate.ingest.stopping import Stop, check_stop
+from headgate.ingest.storage.ocfl_inventory import OcflInventory, expected_digests
+from headgate.ingest.storage.port import NewFile, Progress
+
+#: Large files are copied side by side: one waits for the disk while another is hashed.
+_THREADS = 4
+_LARGE = 1 << 20
+
+
+def write_content(folder: Path, content: Mapping[str, NewFile], stop: Stop | None, progress: Progress | None) -> None:
+    """Copy every file to its place, synced. BadPayload when one is not what its digest says."""
+    for parent in sorted({(folder / path).parent for path in content}):
+        private.make_folder(parent)
+    large = {path: file for path, file in content.items() if file.size >= _LARGE}
+    for path in content.keys() - large:
+        _copy(folder, path, content[path], stop, progress)
+    if not large:
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(large)), thread_name_prefix="store") as pool:
+        futures = [pool.submit(_copy, folder, path, file, stop, progress) for path, file in large.items()]
+        try:
+            for future in futures:
+                future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def _copy(folder: Path, path: str, file: NewFile, stop: Stop | None, progress: Progress | None) -> None:
+    if not file.path.is_file():
+        raise BadPayload(str(file.path), "it is missing, or not a file")
+    running = RunningDigests([DEFAULT])
+    # The folder is a stage of ours that nobody else knows: there is no link on the way.
+    target = private.open_file(folder / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        with file.path.open("rb", buffering=0) as source:
+            for block in blocks(source):
+                check_stop(stop, "storing")
+                running.update(block)
+                write_all(target, block)
+                if progress:
+                    progress(len(block))
+        os.fsync(target)
+    finally:
+        os.close(target)
+    if problem := mismatch({DEFAULT: file.digests[DEFAULT]}, running.values()):
+        raise BadPayload(str(file.path), f"it changed since it was checked: {problem}")
+
+
+def check_content(
+    home: Path, inventory: OcflInventory, stop: Stop | None, progress: Progress | None
+) -> Iterator[tuple[str, str]]:
+    """What is not as the inventory says: missing, changed, or not known to it."""
+    expected = expected_digests(inventory)
+    for path, digests in expected.items():
+        if not (home / path).is_file():
+            yield path, "it is missing"
+        elif problem := _changed(home / path, digests, stop, progress):
+            yield path, problem
+    for path in _found(home):
+        if path not in expected:
+            yield path, "it is not in the inventory"
+
+
+def _changed(path: Path, digests: Mapping[str, str], stop: Stop | None, progress: Progress | None) -> str:
+    running = RunningDigests(digests)
+    with path.open("rb", buffering=0) as source:
+        for block in blocks(source):
+            check_stop(stop, "verifying")
+            running.update(block)
+            if progress:
+                progress(len(block))
+    return mismatch(digests, running.values())
+
+
+def _found(home: Path) -> Iterator[str]:
+    for content in sorted(home.glob("v*/content")):
+        for folder, _, names in os.walk(content):
+            for name in names:
+                yield str(PurePosixPath(folder, name).relative_to(home))

@@ -1,0 +1,190 @@
+"""The port of a storage: objects of versions of files. What every storage must do, one sentence a method."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from headgate import private
+from headgate.core.errors import BadPayload, BadValue, ServiceUnavailable, UnknownName
+from headgate.ingest.formats.digests import DEFAULT
+from headgate.ingest.formats.hashing import RunningDigests, blocks, mismatch
+from headgate.ingest.safe_files import open_beneath, write_all
+from headgate.ingest.stopping import Stop, check_stop
+
+#: Called with the bytes that were read or written since the last call.
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to be stored, as it was checked when it came."""
+
+    path: Path
+    size: int
+    #: At least sha256; the others are kept beside it.
+    digests: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Why a version was made, by whom, when."""
+
+    #: Names the work that stores this version; the same operation never stores twice.
+    operation: str
+    created: datetime
+    message: str = ""
+    user: str = "headgate"
+    #: An address of the user: a URI.
+    user_address: str = "urn:headgate:ingest"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """What a version is made of."""
+
+    files: Mapping[str, NewFile]
+    #: Files of the former version stay unless they are given again or removed; else the files are all there is.
+    keep: bool = False
+    remove: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a version."""
+
+    name: str
+    size: int
+    #: sha256, in hexadecimal.
+    digest: str
+    #: The version in which these bytes came.
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A stored version."""
+
+    object_id: str
+    number: int
+    created: datetime
+    message: str
+    operation: str
+    files: tuple[StoredFile, ...] = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        return sum(each.size for each in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as it was stored."""
+
+    object_id: str  #: ARK of the object.
+    #: The file, as the storage names it; empty: the object itself.
+    path: str
+    why: str  #: What is wrong.
+
+
+@contextmanager
+def storage_errors(storage: object) -> Iterator[None]:
+    """What the system says of its disks (full, broken, not allowed), in our words."""
+    try:
+        yield
+    except OSError as error:
+        name = f": {error.filename}" if error.filename else ""
+        raise ServiceUnavailable(f"storage {storage}", f"{error.strerror or error}{name}") from error
+
+
+class Storage(Protocol):
+    """Versions are whole or not there; a version that is there never changes."""
+
+    def put_version(
+        self,
+        object_id: str,
+        change: ObjectChange,
+        note: Note,
+        stop: Stop | None = None,
+        progress: Progress | None = None,
+    ) -> Version:
+        """Store a version after the current one; repeating the operation returns the version that it stored.
+
+        VersionLost when somebody else stored one meanwhile. BadPayload when a file is not what its digests say.
+        """
+
+    def list_versions(self, object_id: str) -> tuple[Version, ...]:
+        """Every version, oldest first; none when there is no such object."""
+
+    def read(self, object_id: str, name: str, version: int | None = None) -> AbstractContextManager[BinaryIO]:
+        """Open a file of a version, or of the newest. UnknownName when it is not there."""
+
+    def delete(self, object_id: str) -> None:
+        """Remove an object with all its versions. Quiet when there is none."""
+
+    def verify(self, object_id: str, stop: Stop | None = None, progress: Progress | None = None) -> list[Problem]:
+        """Read every stored byte of an object, and compare."""
+
+    def objects(self) -> Iterator[str]:
+        """The id of every object that can be read; `verify` reports what is damaged."""
+
+
+def export(
+    storage: Storage,
+    object_id: str,
+    folder: Path,
+    version: int | None = None,
+    stop: Stop | None = None,
+    progress: Progress | None = None,
+) -> Version:
+    """Copy a version, or the newest, into a new folder, which appears whole and checked or not at all."""
+    if folder.exists():
+        raise BadValue("folder", str(folder), "already exists")
+    chosen = find_version(storage, object_id, version)
+    staging = folder.with_name(f"{folder.name}.exporting")
+    shutil.rmtree(staging, ignore_errors=True)
+    private.make_folder(staging, new=True)
+    try:
+        for file in chosen.files:
+            with storage.read(object_id, file.name, chosen.number) as source:
+                _export_file(source, staging, file, stop, progress)
+        staging.rename(folder)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    return chosen
+
+
+def find_version(storage: Storage, object_id: str, version: int | None = None) -> Version:
+    """A version, or the newest. UnknownName when it is not there."""
+    versions = storage.list_versions(object_id)
+    if not versions:
+        raise UnknownName("object", object_id)
+    found = [each for each in versions if version in (None, each.number)]
+    if not found:
+        raise UnknownName("version", f"{object_id} v{version}", f"The newest is v{versions[-1].number}")
+    return found[-1]
+
+
+def _export_file(
+    source: BinaryIO, folder: Path, file: StoredFile, stop: Stop | None, progress: Progress | None
+) -> None:
+    running = RunningDigests([DEFAULT])
+    target = open_beneath(folder, file.name.split("/"), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        for block in blocks(source):
+            check_stop(stop, "the export")
+            running.update(block)
+            write_all(target, block)
+            if progress:
+                progress(len(block))
+    finally:
+        os.close(target)
+    if problem := mismatch({DEFAULT: file.digest}, running.values()):
+        raise BadPayload(file.name, f"it differs from what was stored: {problem}")

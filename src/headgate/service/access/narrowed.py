@@ -1,0 +1,311 @@
+"""A store as a caller sees it whose `read` is limited: lists leave out the rest, and what has another name is unknown.
+
+Whatever is not written down here is refused, so a port that gets a new method shows nothing of it by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headgate.core.access.sights import Sight
+from headgate.core.errors import NotAllowed, UnknownName
+from headgate.core.filters import BatchFilter, JobFilter, LockFilter, RowFilter, SpanFilter
+from headgate.core.history import Entry, Happened, HistoryFilter, hour_of
+from headgate.core.inventory import Message
+from headgate.core.ledger.census import Span, Tally
+from headgate.core.ledger.model import Dataset, Job, Row, failure_cursor
+from headgate.core.ledger.verdicts import Plan, Verdict
+from headgate.core.locks.model import Lock, Mode, Waiter
+from headgate.core.queue.model import ALL, Batch, Folder, Hold, IngestJob
+from headgate.stores.ports.history import HistoryBook, MergedHistory
+from headgate.stores.ports.inventory import InventoryStore
+from headgate.stores.ports.ledger import LedgerStore
+from headgate.stores.ports.locks import LockStore
+from headgate.stores.ports.queue import QueueStore
+from headgate.stores.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headgate.stores.ports.history import HistoryKeeper, HistorySource
+
+T = TypeVar("T")
+#: As many entries are asked for at once, and looked through for one answer at most.
+PORTION, MOST_LOOKED_AT = 1000, 100_000
+#: Items that are counted by state.
+MOST_COUNTED = 1000
+
+
+class _Narrowed:
+    """Refuses every method of its port that is not written down."""
+
+    port: type
+
+    def __getattr__(self, name: str) -> Any:
+        if name in dir(self.port):
+            raise _refusal()
+        raise AttributeError(name)
+
+
+def _refusal() -> NotAllowed:
+    why = "an API token whose scope `read` is limited cannot request this; it needs the unlimited scope read"
+    return NotAllowed(why, "read")
+
+
+class NarrowedStore:
+    """The root of a store, with what such a caller sees of it."""
+
+    tokens, sessions, repeats, epochs, outages, keeper = None, None, None, None, None, None
+
+    def __init__(self, store: Store, sight: Sight) -> None:
+        self._store = store
+        self.name, self.tag, self.side_by_side = store.name, store.tag, store.side_by_side
+        self.locks = NarrowedLocks(store.locks, sight)
+        self.queue = NarrowedQueue(store.queue, sight)
+        self.history = MergedHistory(*(NarrowedBook(book, sight) for book in store.history.books))
+        self.ledger = None if store.ledger is None else NarrowedLedger(store.ledger, sight)
+        self.inventory = None if store.inventory is None else NarrowedInventory(store.inventory, sight)
+        several = len(store.parts) > 1
+        self.parts: Sequence[Store] = [NarrowedStore(each, sight) for each in store.parts] if several else (self,)
+
+    def keep_history_in(self, keeper: HistoryKeeper) -> None:
+        """Refuse to."""
+        del keeper
+        raise _refusal()
+
+    def history_sources(self) -> Sequence[HistorySource]:
+        """Return nothing."""
+        return ()
+
+    def files(self) -> Sequence[Path]:
+        """Return nothing."""
+        return ()
+
+    def notices(self) -> Sequence[str]:
+        """Return nothing."""
+        return ()
+
+    def ping(self) -> None:
+        """Ask for the shortest answer there is."""
+        self._store.ping()
+
+    def close(self) -> None:
+        """Leave the store open for others."""
+
+
+class NarrowedLocks(_Narrowed):
+    """Locks on resources that may be seen."""
+
+    port = LockStore
+
+    def __init__(self, store: LockStore, sight: Sight) -> None:
+        self._store, self._sight = store, sight
+        self.name, self.tag = store.name, store.tag
+
+    def get(self, lock_id: str) -> Lock:
+        return _one("lock", lock_id, self._store.get, lambda lock: self._sight.resource(lock.resource))
+
+    def list(self, which: LockFilter) -> Sequence[Lock]:
+        if which.resource is not None and not self._sight.resource(which.resource):
+            return []
+
+        def ask(after: Lock | None) -> Sequence[Lock]:
+            return self._store.list(replace(which, after=which.after if after is None else after.id, limit=PORTION))
+
+        return _filled(ask, lambda lock: self._sight.resource(lock.resource), which.limit)
+
+    def summary(self) -> Sequence[tuple[str, Mode, int]]:
+        return [each for each in self._store.summary() if self._sight.resource(each[0])]
+
+    def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
+        return [each for each in self._store.waiters(resource) if self._sight.resource(each.resource)]
+
+    def resources(self) -> Sequence[str]:
+        return [each for each in self._store.resources() if self._sight.resource(each)]
+
+
+class NarrowedLedger(_Narrowed):
+    """Datasets that may be seen, their chunks, and jobs that use no others."""
+
+    port = LedgerStore
+
+    def __init__(self, store: LedgerStore, sight: Sight) -> None:
+        self._store, self._sight = store, sight
+        self.name = store.name
+
+    def datasets(self) -> Sequence[Dataset]:
+        return [each for each in self._store.datasets() if self._sight.dataset(each.name)]
+
+    def jobs(self) -> Sequence[Job]:
+        return [each for each in self._store.jobs() if self._sight.job(each)]
+
+    def job(self, job: str) -> tuple[Job, Sequence[Dataset]]:
+        return _one("job", job, self._store.job, lambda found: self._sight.job(found[0]))
+
+    def rows(self, which: RowFilter) -> Sequence[Row]:
+        """Return rows that may be seen; of a job that is not there none, as of one that may not be seen."""
+        with suppress(UnknownName):
+            return self._rows(which)
+        return []
+
+    def _rows(self, which: RowFilter) -> Sequence[Row]:
+        if which.job is not None and which.job in self._sight.jobs:
+            return self._store.rows(which)
+        if which.dataset is not None:
+            return self._store.rows(which) if self._sight.dataset(which.dataset) else []
+        names = [each.name for each in self.datasets()]
+        found = (row for name in names for row in self._store.rows(replace(which, dataset=name)))
+        return [row for row, _ in zip(found, range(which.limit or MOST_LOOKED_AT), strict=False)]
+
+    def failures(self, limit: int, after: str | None = None) -> Sequence[Row]:
+        found: list[Row] = []
+        while len(found) < limit:
+            portion = self._store.failures(PORTION, after)
+            found += [row for row in portion if self._sight.dataset(row.dataset)]
+            if len(portion) < PORTION:
+                break
+            after = failure_cursor(portion[-1])
+        return found[:limit]
+
+    def standing(self) -> Sequence[Tally]:
+        return [each for each in self._store.standing() if self._sight.dataset(each.dataset)]
+
+    def tallies(self, most: int) -> Sequence[Tally]:
+        return [each for each in self._store.tallies(most) if self._sight.dataset(each.dataset)]
+
+    def spans(self, which: SpanFilter) -> Sequence[Span]:
+        if not self._sight.dataset(which.dataset):
+            raise UnknownName("dataset", which.dataset)
+        return self._store.spans(replace(which, beside=tuple(filter(self._sight.dataset, which.beside))))
+
+    def running(self) -> Sequence[Lock]:
+        return [each for each in self._store.running() if self._sight.resource(each.resource)]
+
+    def explain(self, job: str, dataid: str) -> Verdict:
+        self.job(job)
+        return self._store.explain(job, dataid)
+
+    def plan(self, job: str, limit: int) -> Plan:
+        self.job(job)
+        return self._store.plan(job, limit)
+
+    def left(self, job: str, most: int) -> int:
+        self.job(job)
+        return self._store.left(job, most)
+
+
+class NarrowedQueue(_Narrowed):
+    """Batches and ingest jobs of profiles that may be seen."""
+
+    port = QueueStore
+
+    def __init__(self, store: QueueStore, sight: Sight) -> None:
+        self._store, self._sight = store, sight
+        self.name, self.batch_table, self.job_table = store.name, store.batch_table, store.job_table
+
+    def holds(self) -> Sequence[Hold]:
+        return [each for each in self._store.holds() if each.profile == ALL or self._sight.profile(each.profile)]
+
+    def batch(self, batch_id: str) -> Batch:
+        return _one("batch", batch_id, self._store.batch, lambda batch: self._sight.profile(batch.submission.profile))
+
+    def job(self, job_id: str) -> IngestJob:
+        return _one("ingest job", job_id, self._store.job, lambda job: self._sight.profile(job.profile))
+
+    def batches(self, which: BatchFilter) -> Sequence[Batch]:
+        def ask(after: Batch | None) -> Sequence[Batch]:
+            return self._store.batches(replace(which, after=which.after if after is None else after.id, limit=PORTION))
+
+        return _filled(ask, lambda batch: self._sight.profile(batch.submission.profile), which.limit)
+
+    def jobs(self, which: JobFilter) -> Sequence[IngestJob]:
+        def ask(after: IngestJob | None) -> Sequence[IngestJob]:
+            return self._store.jobs(replace(which, after=which.after if after is None else after.id, limit=PORTION))
+
+        return _filled(ask, lambda job: self._sight.profile(job.profile), which.limit)
+
+    def job_ids(self, batch_id: str, folder: Folder) -> Sequence[str]:
+        self.batch(batch_id)
+        return self._store.job_ids(batch_id, folder)
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Return how many are in each state, of as many as are counted."""
+        return {
+            "batch": Counter(each.state for each in self.batches(BatchFilter(limit=MOST_COUNTED))),
+            "ingest job": Counter(each.state for each in self.jobs(JobFilter(limit=MOST_COUNTED))),
+        }
+
+
+class NarrowedInventory(_Narrowed):
+    """Nothing of what is stored, and no messages: neither has a namespace of its own."""
+
+    port = InventoryStore
+
+    def __init__(self, store: InventoryStore, sight: Sight) -> None:
+        self.name = store.name
+        del sight
+
+    def messages(self, *which: Any, **more: Any) -> Sequence[Message]:
+        """Return none, so that the first page can be shown."""
+        del which, more
+        return ()
+
+
+def _one(noun: str, name: str, ask: Callable[[str], T], admits: Callable[[T], bool]) -> T:
+    """Return what has this name, if the caller may see it. Otherwise raise UnknownName, without similar names."""
+    with suppress(UnknownName):
+        found = ask(name)
+        if admits(found):
+            return found
+    raise UnknownName(noun, name)
+
+
+class NarrowedBook(_Narrowed):
+    """Entries that may be seen."""
+
+    port = HistoryBook
+
+    def __init__(self, book: HistoryBook, sight: Sight) -> None:
+        self._book, self._sight = book, sight
+
+    def read(self, which: HistoryFilter) -> Sequence[Entry]:
+        def older(last: Entry | None) -> Sequence[Entry]:
+            before = which.before if last is None else last.place
+            return self._book.read(replace(which, before=before, limit=PORTION))
+
+        with suppress(UnknownName):  # The answer is the same as if nothing had happened to the job.
+            return _filled(older, self._sight.entry, which.limit)
+        return []
+
+    def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
+        counts: Counter[tuple[str, str, int]] = Counter()
+        for entry in self.read(HistoryFilter(since=since, limit=MOST_LOOKED_AT)):
+            if entry.event in events:
+                counts[entry.noun, entry.event, hour_of(entry.at)] += entry.count
+        return [Happened(*key, count) for key, count in counts.items()]
+
+
+def _filled(ask: Callable[[T | None], Sequence[T]], admits: Callable[[T], bool], limit: int | None) -> list[T]:
+    """As many as were asked for of those that may be seen. `ask` returns what follows the last one it returned."""
+    found: list[T] = []
+    for each in _all(ask):
+        if admits(each):
+            found.append(each)
+            if limit is not None and len(found) >= limit:
+                break
+    return found
+
+
+def _all(ask: Callable[[T | None], Sequence[T]]) -> Iterator[T]:
+    last: T | None = None
+    for _ in range(MOST_LOOKED_AT // PORTION):
+        portion = ask(last)
+        yield from portion
+        if len(portion) < PORTION:
+            return
+        last = portion[-1]

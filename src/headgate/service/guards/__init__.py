@@ -1,0 +1,1 @@
+"""Storage guards: real locks of the storage system under ours."""

@@ -1,0 +1,1 @@
+"""Keeping leases alive, and waiting without a thread for each who waits."""

@@ -1,0 +1,66 @@
+"""Waiting for something that a look finds: a chunk, an item, the end of a job. Steps that do not wait.
+
+Callers take steps until one finds it, and sleep in between until the store wakes them, or for as long as the step says.
+The library and the command sleep in the calling thread, the service in a task of its event loop.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from headgate.service.leases.clock import steady
+from headgate.stores.ports.news import Listening
+
+T = TypeVar("T")
+Wake = Callable[[], None]
+
+
+class Looking(Generic[T]):
+    """One who waits. Its steps are taken one after the other, in any thread."""
+
+    def __init__(self, look: Callable[[], T | None], listen: Callable[[Wake], Listening], rest: float = 0.0) -> None:
+        """`look`: gives what is there, or None. `listen`: calls back when there may be something. `rest`: the seconds
+        between two looks at least, however often it is woken.
+        """
+        #: One look, without waiting.
+        self.look = look
+        self._listen = listen
+        self._listening: Listening | None = None
+        self._rest = rest
+        self._rests_until = 0.0
+
+    def step(self, wake: Wake) -> T | float:
+        """What a look finds, or the seconds to sleep at most unless `wake` is called, from any thread."""
+        if self._listening is None:
+            self._listening = self._listen(wake)  # Before the look: what comes after it wakes.
+        if (left := self._rests_until - steady()) > 0:
+            return left
+        self._rests_until = steady() + self._rest
+        found = self.look()
+        return self._listening.pause if found is None else found
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        if self._listening is not None:
+            self._listening.end()
+
+    def within(self, seconds: float | None) -> T | None:
+        """What a look finds within that time, sleeping in this thread. `seconds` is None: without an end."""
+        if seconds == 0:
+            return self.look()
+        deadline = math.inf if seconds is None else steady() + seconds
+        called = threading.Event()
+        try:
+            while True:
+                called.clear()
+                found = self.step(called.set)
+                if not isinstance(found, float):
+                    return found
+                if (left := deadline - steady()) <= 0:
+                    return None
+                called.wait(min(found, left))
+        finally:
+            self.end()

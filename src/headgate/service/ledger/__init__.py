@@ -1,0 +1,1 @@
+"""Datasets, jobs and chunks: the use cases, questions, and pictures of many chunks."""

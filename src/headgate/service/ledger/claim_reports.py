@@ -1,0 +1,44 @@
+"""What a worker says of its claim: which one, and in words that give no secret away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.core.errors import BadValue
+from headgate.core.ledger.model import EXTERNAL, Claim
+from headgate.core.values.names import check_name
+from headgate.core.values.redaction import hide
+from headgate.service.checks import check_token
+from headgate.service.leases.renewal import ClaimHold
+
+ClaimLike = Claim | ClaimHold
+
+
+def reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, Any, Any]:
+    """What names a claim: job, data id and token."""
+    if isinstance(claim, ClaimHold):
+        claim = claim.claim
+    if isinstance(claim, Claim):
+        return claim.job, claim.dataid, claim.token if token is None else token
+    return claim, dataid, token
+
+
+def check_reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, str, int]:
+    """The same; BadValue for what cannot name a claim."""
+    job, dataid, token = reference(claim, dataid, token)
+    if isinstance(claim, Claim | ClaimHold):
+        return job, dataid, check_token(token)
+    if claim == EXTERNAL:
+        raise BadValue("job", claim, "is reserved for data produced elsewhere, which is published, not claimed")
+    return check_name("job", claim), check_name("dataid", dataid), check_token(token)
+
+
+def without_secrets(claim: ClaimLike | str, message: object) -> str:
+    """What a worker says, with the secrets that it was handed masked: a driver may repeat a password in its error."""
+    text = "" if message is None else str(message)
+    if isinstance(claim, ClaimHold):
+        claim = claim.claim
+    if isinstance(claim, str):
+        return text
+    ports = (*claim.inputs.values(), *claim.outputs.values())
+    return hide(text, (secret for port in ports for secret in port.secrets.values()))

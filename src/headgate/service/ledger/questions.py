@@ -1,0 +1,144 @@
+"""Questions to the ledger, which change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from headgate.core.errors import BadValue
+from headgate.core.filters import RowFilter, SpanFilter
+from headgate.core.ledger.census import Span, Tally
+from headgate.core.ledger.model import RUNNING, Dataset, Job, Row
+from headgate.core.ledger.parsing import STATUS_WORDS, parse_kind, parse_status
+from headgate.core.ledger.verdicts import Plan, Verdict
+from headgate.core.locks.model import Lock
+from headgate.core.values.names import check_name
+from headgate.core.values.words import unknown_word
+from headgate.service.checks import check_limit
+from headgate.stores.ports.ledger import LedgerStore
+from headgate.stores.ports.news import Listening
+
+#: What is left to do is not counted further: beyond this nobody waits for its end.
+LEFT_MOST = 100_000
+#: What a caller may ask for of chunks, each with its check.
+CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "dataset": partial(check_name, "dataset"), "job": partial(check_name, "job"),
+    "dataid": partial(check_name, "dataid"), "kind": parse_kind, "status": parse_status,
+    "after": partial(check_name, "dataid"), "limit": check_limit,
+}  # fmt: skip
+
+
+class LedgerReader:
+    """Questions about datasets, jobs and chunks."""
+
+    _store: LedgerStore
+
+    # ---------------------------------------------------------------- definitions
+
+    def datasets(self) -> Sequence[Dataset]:
+        """List datasets by name, with the names of their secrets."""
+        return self._store.datasets()
+
+    def jobs(self) -> Sequence[Job]:
+        """List jobs by name."""
+        return self._store.jobs()
+
+    def job(self, name: str) -> tuple[Job, Sequence[Dataset]]:
+        """Return a job and its datasets. Raises UnknownName if there is none.
+
+        :param name: Name of the job.
+        """
+        return self._store.job(check_name("job", name))
+
+    # ---------------------------------------------------------------- what is next
+
+    def explain(self, job: str, dataid: str) -> Verdict:
+        """Explain whether a job may claim a chunk: each condition with its answer and the row that decides it."""
+        return self._store.explain(check_name("job", job), check_name("dataid", dataid))
+
+    def plan(self, job: str, limit: int = 20) -> Plan:
+        """List the chunks that would run next, in order, and what blocks the others."""
+        return self._store.plan(check_name("job", job), check_limit(limit))
+
+    def left(self, job: str, most: int = LEFT_MOST) -> int:
+        """Count the chunks that wait for the job.
+
+        :param most: Stop counting here.
+        """
+        return self._store.left(check_name("job", job), most)
+
+    def next_of(self, job: Job) -> Plan:
+        """Return what a job that is listed here would run next; callers may not be allowed to use its name."""
+        return self._store.plan(job.name, 1)
+
+    def left_of(self, job: Job) -> int:
+        """Count the chunks that wait for a job that is listed here."""
+        return self._store.left(job.name, LEFT_MOST)
+
+    def listen(self, job: str, wake: Callable[[], None]) -> Listening:
+        """Call `wake`, from any thread, when the job may have another chunk, or one of its own has ended."""
+        return self._store.listen(job, wake)
+
+    # ---------------------------------------------------------------- chunks
+
+    def status(
+        self, dataset: str | None = None, job: str | None = None, dataid: str | None = None, *, kind: str | None = None,
+        status: str | None = None, after: str | None = None, limit: int | None = None,
+    ) -> Sequence[Row]:  # fmt: skip
+        """List rows of chunks, by dataset and in its order. Raises BadValue for an unknown status that no chunk has.
+
+        :param after: Last data id of the previous page; needs `dataset`.
+        """
+        if after is not None and dataset is None:
+            raise BadValue("after", after, "needs a dataset, because each dataset has its own order")
+        return self._status(
+            {
+                "dataset": dataset, "job": job, "dataid": dataid, "kind": kind, "status": status, "after": after,
+                "limit": limit,
+            }
+        )  # fmt: skip
+
+    def _status(self, asked: Mapping[str, Any]) -> Sequence[Row]:
+        which = RowFilter(**{name: CHECKS[name](value) for name, value in asked.items() if value is not None})
+        rows = self.rows(which)
+        unknown = which.status is not None and which.status not in STATUS_WORDS.values()
+        if unknown and not rows and not self.rows(RowFilter(status=which.status, limit=1)):
+            raise unknown_word("status", asked["status"], STATUS_WORDS)
+        return rows
+
+    def rows(self, which: RowFilter) -> Sequence[Row]:
+        """List rows of chunks, by names as the store has them."""
+        return self._store.rows(which)
+
+    def standing(self) -> Sequence[Tally]:
+        """Count the chunks of each job that run, failed, are held or will be resubmitted; each chunk once."""
+        return self._store.standing()
+
+    def tallies(self, most: int) -> Sequence[Tally]:
+        """Count the chunks of each dataset and job by status; of each dataset at most `most`."""
+        return self._store.tallies(most)
+
+    def spans(self, which: SpanFilter) -> Sequence[Span]:
+        """List spans of data ids in the order of a dataset, each with its chunks counted by status."""
+        return self._store.spans(which)
+
+    def claims(self) -> Sequence[Lock]:
+        """List running claims as the locks that they act as, by id."""
+        return self._store.running()
+
+    def failures(self, limit: int = 100, after: str | None = None) -> Sequence[Row]:
+        """List chunks with the status ERROR, newest first.
+
+        :param after: The `failure_cursor` of the last row of the previous page.
+        """
+        return self._store.failures(check_limit(limit), after)
+
+    def running(self) -> list[Row]:
+        """List claims, expired ones included, one row each: its OUTPUT row if it has one."""
+        found: dict[tuple[str, str], Row] = {}
+        for job in self.jobs():
+            rows = self.rows(RowFilter(job=job.name, status=RUNNING))
+            for row in sorted(rows, key=lambda row: row.kind != "OUTPUT"):
+                found.setdefault((row.job, row.dataid), row)
+        return list(found.values())

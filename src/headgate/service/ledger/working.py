@@ -1,0 +1,128 @@
+"""Working on chunk after chunk in a loop of the caller's own: each is claimed, kept alive and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from threading import Event
+from types import TracebackType
+from typing import Protocol, Self
+
+from headgate.core.errors import HeadgateError, Lost
+from headgate.core.ledger.model import Claim, StopExit
+from headgate.service.leases.clock import steady
+from headgate.service.leases.renewal import ClaimHold
+
+#: Why a chunk was not done.
+LEFT = "the loop over the chunks ended before this chunk was done"
+#: A plain `for` closes its iterator without the error that ended it.
+UNKNOWN = f"{LEFT}; to record the reason, use: with ledger.work(…) as chunks"
+STOPPED = "interrupted: the stop event was set"
+
+
+class ClaimReports(Protocol):
+    """The methods of the ledger that a loop needs."""
+
+    def heartbeat(self, claim: Claim) -> float: ...
+
+    def success(self, claim: Claim) -> None: ...
+
+    def fail(self, claim: Claim, message: str) -> None: ...
+
+    def interrupt(self, claim: Claim, message: str) -> None: ...
+
+
+class Work:
+    """Claims of a job, one after the other, each renewed while its body runs and reported at its end.
+
+    An error in the body of a `with` block is reported as a failure with its text; KeyboardInterrupt, SystemExit,
+    `break` and `return` are reported as interruptions. A plain `for` cannot know why its body ended: it reports a
+    failure, or an interruption if the stop event is set. It installs no signal handlers.
+    """
+
+    def __init__(self, ledger: ClaimReports, claim_next: Callable[[], Claim | None], stop: Event | None = None) -> None:
+        # The loop must not refer to this object: dropped by a plain `for`, both have to end at once.
+        self._task = _Task(ledger, claim_next, stop)
+        self._chunks = _chunks(self._task)
+
+    def __iter__(self) -> Iterator[Claim]:
+        return self
+
+    def __next__(self) -> Claim:
+        return next(self._chunks)
+
+    def __enter__(self) -> Self:
+        self._task.learns_errors = True
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
+        self._task.error = error
+        self._chunks.close()
+
+    def close(self) -> None:
+        """End the loop. The current chunk is reported as a plain `for` would report it."""
+        self._chunks.close()
+
+
+class _Task:
+    """What a loop works on, and how it reports."""
+
+    def __init__(self, ledger: ClaimReports, claim_next: Callable[[], Claim | None], stop: Event | None) -> None:
+        self.ledger = ledger
+        self.claim_next = claim_next
+        self._stop = stop
+        #: Whether the error that ends the body is known when the loop is left.
+        self.learns_errors = False
+        self.error: BaseException | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the caller asked the loop to stop."""
+        return self._stop is not None and self._stop.is_set()
+
+    def end(self, claim: Claim) -> None:
+        """The body has ended: the chunk is done, unless the loop was asked to stop meanwhile."""
+        if self.stopped and claim.stop_exit is not StopExit.TRUST:
+            with suppress(Lost):  # The body may have reported it as done by itself.
+                self.ledger.interrupt(claim, STOPPED)
+            return
+        try:
+            self.ledger.success(claim)
+        except (KeyboardInterrupt, SystemExit):
+            self.ledger.success(claim)  # It is done: a stop amid the report must not lose that.
+            raise
+
+    def leave(self, claim: Claim, error: BaseException) -> None:
+        """The loop was left. Nothing changes when the body reported the chunk by itself."""
+        cause = self.error if isinstance(error, GeneratorExit) else error
+        with suppress(HeadgateError):
+            if self.stopped:
+                self.ledger.interrupt(claim, STOPPED)
+            elif isinstance(cause, KeyboardInterrupt | SystemExit):
+                self.ledger.interrupt(claim, f"interrupted by {type(cause).__name__}")
+            elif cause is not None:
+                self.ledger.fail(claim, f"{type(cause).__name__}: {cause}")
+            elif self.learns_errors:
+                self.ledger.interrupt(claim, f"interrupted: {LEFT}")
+            else:
+                self.ledger.fail(claim, UNKNOWN)
+
+
+def _chunks(task: _Task) -> Generator[Claim, None, None]:
+    while not task.stopped:
+        sent = steady()
+        claim = task.claim_next()
+        if claim is None:
+            return
+        hold = ClaimHold(task.ledger.heartbeat, claim, sent)
+        hold.start()
+        try:
+            yield claim
+        except BaseException as error:
+            hold.stop()
+            task.leave(claim, error)
+            raise
+        hold.stop()
+        if hold.lost:
+            raise hold.lost
+        task.end(claim)

@@ -1,0 +1,1 @@
+"""How things stand: status, counts, alarms, and the last day."""

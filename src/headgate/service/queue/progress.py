@@ -1,0 +1,68 @@
+"""How far ingest jobs are: their states, and the bytes that are in their working folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.core.queue.model import Folder, IngestJob, folder_of
+
+if TYPE_CHECKING:
+    from headgate.service.queue.use_cases import Queue
+
+#: Jobs that are shown at once.
+MOST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ItemProgress:
+    """A job that is under way."""
+
+    job: str
+    state: str
+    #: In its working folder, as far as this machine sees it.
+    bytes: int
+    #: 0: not known.
+    of: int
+
+
+def under_way(queue: Queue, batch: str) -> Sequence[ItemProgress]:
+    """Jobs of a batch that have not ended: those that somebody works on first."""
+    jobs = [job for job in queue.jobs(batch=batch, limit=10_000) if folder_of(job.state) is Folder.PROCESSING]
+    jobs.sort(key=lambda job: (not job.worker, job.place))
+    return [progress_of(job) for job in jobs[:MOST]]
+
+
+def worked_on(queue: Queue, batch: str) -> Sequence[ItemProgress]:
+    """Jobs of a batch that somebody works on now."""
+    return [progress_of(job) for job in queue.jobs(batch=batch, taken=True, limit=MOST)]
+
+
+def progress_of(job: IngestJob) -> ItemProgress:
+    """How far a job is."""
+    return ItemProgress(job.id, job.state, _bytes_of(job), job.space_needed)
+
+
+def _bytes_of(job: IngestJob) -> int:
+    work = Path(str(job.configuration.get("working_dir", "")))
+    # What was unpacked is not there a second time, and beside what is under way there are notes of ours.
+    return max(_bytes_in(work / "producer"), _bytes_in(work / "container")) + _bytes_in(work / "parts", ".part")
+
+
+def _bytes_in(place: Path, ending: str = "") -> int:
+    return sum(
+        _size_of(os.path.join(folder, file))  # noqa: PTH118 - many
+        for folder, _, files in os.walk(place)
+        for file in files
+        if file.endswith(ending)
+    )
+
+
+def _size_of(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,83 @@
+"""Questions to the queue, which change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headgate.core.faults import Fault
+from headgate.core.filters import BatchFilter, JobFilter
+from headgate.core.queue.model import Batch, Folder, IngestJob, Item, check_item_id, work_states
+from headgate.core.tables.machine import Machine
+from headgate.core.values.names import check_name
+from headgate.core.values.words import check_word
+from headgate.service.checks import check_limit
+from headgate.stores.ports.queue import QueueStore
+
+
+class QueueReader:
+    """Questions about batches and ingest jobs."""
+
+    _store: QueueStore
+
+    def tables(self) -> tuple[Machine, Machine]:
+        """Return the state tables in force: that of batches and that of ingest jobs."""
+        return self._store.batch_table, self._store.job_table
+
+    def batch(self, batch: str) -> Batch:
+        """Return a batch. Raises UnknownName if there is none."""
+        return self._store.batch(check_item_id(batch))
+
+    def job(self, job: str) -> IngestJob:
+        """Return an ingest job. Raises UnknownName if there is none."""
+        return self._store.job(check_item_id(job))
+
+    def batches(
+        self, state: str | None = None, *, profile: str | None = None, submitter: str | None = None,
+        taken: bool = False, after: str | None = None, limit: int | None = None,
+    ) -> Sequence[Batch]:  # fmt: skip
+        """List batches by id."""
+        which = BatchFilter(
+            state=None if state is None else check_word("state", state, self._store.batch_table.states),
+            profile=None if profile is None else check_name("profile", profile),
+            submitter=None if submitter is None else check_name("submitter", submitter),
+            taken=taken,
+            after=None if after is None else check_item_id(after),
+            limit=None if limit is None else check_limit(limit),
+        )
+        return self._store.batches(which)
+
+    def jobs(
+        self, state: str | None = None, *, batch: str | None = None, profile: str | None = None, taken: bool = False,
+        after: str | None = None, limit: int | None = None,
+    ) -> Sequence[IngestJob]:  # fmt: skip
+        """List ingest jobs by id."""
+        which = JobFilter(
+            state=None if state is None else check_word("state", state, self._store.job_table.states),
+            batch=None if batch is None else check_item_id(batch),
+            profile=None if profile is None else check_name("profile", profile),
+            taken=taken,
+            after=None if after is None else check_item_id(after),
+            limit=None if limit is None else check_limit(limit),
+        )
+        return self._store.jobs(which)
+
+    def job_ids(self, batch: str, folder: Folder) -> Sequence[str]:
+        """List the ids of a batch's jobs that are processing, failed or completed.
+
+        :param folder: `processing`, `failed` or `completed`.
+        """
+        return self._store.job_ids(check_item_id(batch), Folder(folder))
+
+    def first_free(self, noun: str, state: str) -> Item | None:
+        """Return the item in a state that would be taken next; None if there is none."""
+        tables = {table.name: table for table in self.tables()}
+        machine = tables[check_word("noun", noun, tuple(tables))]
+        return self._store.first_free(machine, check_word("state", state, work_states(machine)))
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Count batches and ingest jobs by state."""
+        return self._store.counts()
+
+    def faults(self) -> Sequence[Fault]:
+        """List damage to the queue, each fault with what a repair does. Changes nothing."""
+        return self._store.faults()

@@ -1,0 +1,1 @@
+"""Connections, transactions and statements: all that knows no noun of ours."""

@@ -1,0 +1,1 @@
+"""Stored objects and the outbox in SQL."""

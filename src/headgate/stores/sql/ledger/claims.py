@@ -1,0 +1,125 @@
+"""Claims of chunks, and reports of their outcome: the slow path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.calls.actor import actor
+from headgate.calls.idempotency import Unfinished
+from headgate.core.ledger import work as chunk_work
+from headgate.core.ledger.model import Asker, Claim, Kind
+from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
+from headgate.stores.sql.database.moments import micro, to_micro
+from headgate.stores.sql.database.transaction import Transaction
+from headgate.stores.sql.ledger import statements as sql
+from headgate.stores.sql.ledger.changes import apply, as_claim, carry_out
+from headgate.stores.sql.ledger.shapes import Shape, shape_of
+from headgate.stores.sql.ledger.snapshots import load, with_locks
+
+#: Expired claims that one find_next reaps before it starts.
+MOST_EXPIRED = 20
+#: Candidates that are looked at in one transaction.
+MOST_LOOKS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPosition(Unfinished):
+    """Where find_next goes on: after this position in the order."""
+
+    place: int
+    order_key: bytes
+
+
+def find_next(tx: Transaction, job: str, asker: Asker, after: SearchPosition | None) -> Claim | SearchPosition | None:
+    """Claim the first claimable chunk. Returns a position to continue from when many were not; None: there is none."""
+    shape = shape_of(tx, job, share=True)
+    if repeated := find_repeated(tx, shape, asker):
+        return repeated
+    if shape.job.paused:
+        return None
+    if after is None:
+        for row in tx.all(sql.READ_EXPIRED, job=shape.id, limit=MOST_EXPIRED):
+            carry_out(tx, shape, str(row[0]), lambda chunk: chunk_work.reap(chunk, asker.worker))
+    for _ in range(MOST_LOOKS):
+        head = _head(tx, shape, after)
+        if head is None:
+            return None
+        dataid, place, key = head
+        outcome = chunk_work.claim_next(with_locks(tx, load(tx, shape, str(dataid))), asker.worker, asker.lease)
+        tokens = apply(tx, shape, outcome, asker.request_id)
+        if outcome.result:
+            return as_claim(shape, outcome.snapshot, tokens)
+        after = SearchPosition(int(place), bytes(key))
+    return after
+
+
+def find_repeated(tx: Transaction, shape: Shape, asker: Asker) -> Claim | None:
+    """The claim that this very request was given, when the answer to it was lost."""
+    if asker.fresh and not tx.again:
+        return None
+    row = tx.one(sql.READ_REPEATED, job=shape.id, request_id=asker.request_id)
+    return None if row is None else as_claim(shape, load(tx, shape, str(row[0])))
+
+
+def claim(tx: Transaction, job: str, dataid: str, asker: Asker) -> Claim:
+    """Claim that very chunk; ClaimRefused when the rules say no."""
+    shape = shape_of(tx, job, share=True)
+    if repeated := find_repeated(tx, shape, asker):
+        return repeated
+    outcome = chunk_work.claim(with_locks(tx, load(tx, shape, dataid)), asker.worker, asker.lease)
+    return as_claim(shape, outcome.snapshot, apply(tx, shape, outcome, asker.request_id))
+
+
+def force(tx: Transaction, job: str, dataid: str, asker: Asker, reason: str, *, steal: bool) -> Claim:
+    """Claim that very chunk, whatever the claim table says; `steal`: from a living worker too."""
+    shape = shape_of(tx, job, share=True)
+    if repeated := find_repeated(tx, shape, asker):
+        return repeated
+    chunk = with_locks(tx, load(tx, shape, dataid))
+    outcome = chunk_work.force(chunk, asker.worker, asker.lease, reason, steal=steal)
+    return as_claim(shape, outcome.snapshot, apply(tx, shape, outcome, asker.request_id))
+
+
+def interrupt(tx: Transaction, job: str, dataid: str, token: int, message: str, who: str) -> None:
+    """The worker was asked to stop."""
+    shape = shape_of(tx, job, share=True)
+
+    def unit(chunk: ChunkSnapshot) -> ChunkOutcome[None]:
+        row, past, known = chunk.speaker, None, False
+        if row is None:
+            known = bool(tx.one(sql.FIND_INTERRUPTION, job=shape.id, dataid=dataid, token=token))
+        elif row.token == token and not shape.job.outputs:
+            past = _past_interruptions(tx, shape, chunk)
+        return chunk_work.interrupt(chunk, token, message, who, past=past, known=known)
+
+    carry_out(tx, shape, dataid, unit)
+
+
+def _past_interruptions(tx: Transaction, shape: Shape, chunk: ChunkSnapshot) -> int:
+    """The interruptions of a job that makes nothing, whose rows went with each: since the newest READY of its inputs,
+    and since its counts started again.
+    """
+    ready = [micro(row.since) for row in chunk.rows if row.kind is Kind.OUTPUT and row.since]
+    since = max(ready, default=0)
+    ((count,),) = tx.all(sql.COUNT_INTERRUPTIONS, job=shape.id, dataid=chunk.dataid, since=since)
+    return int(count)
+
+
+def heartbeat(tx: Transaction, job: str, dataid: str, token: int, lease: float) -> float:
+    """Renew the lease of a living worker."""
+    shape = shape_of(tx, job, share=False)
+    renewed = tx.count(
+        sql.BEAT, datasets=shape.numbers, dataid=dataid, job=shape.id, token=token, lease=to_micro(lease),
+        principal=actor().compared,
+    )  # fmt: skip
+    if not renewed:
+        raise chunk_work.refuse_heartbeat(load(tx, shape, dataid), token)
+    return lease
+
+
+def _head(tx: Transaction, shape: Shape, after: SearchPosition | None) -> tuple[object, int, bytes] | None:
+    if after is None:
+        row = tx.one(sql.TAKE_HEAD, job=shape.id)
+    else:
+        row = tx.one(sql.TAKE_NEXT, job=shape.id, place=after.place, order_key=after.order_key)
+    return None if row is None else (row[0], row[1], row[2])

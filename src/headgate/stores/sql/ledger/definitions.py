@@ -1,0 +1,146 @@
+"""Datasets and jobs in SQL: defining and pausing them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from headgate.core.errors import Refused
+from headgate.core.ledger.model import Dataset, Defined, Job, Kind
+from headgate.core.ledger.pipeline import check_beside, differences, warnings_for
+from headgate.stores.sql.access.credential_statements import DROP_COPIES_OF, DROP_STRAY_COPIES, READ_HOLDERS
+from headgate.stores.sql.database.moments import to_micro
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.database.transaction import Transaction
+from headgate.stores.sql.ledger import statements as sql
+from headgate.stores.sql.ledger.candidates import BATCH, ConsumingJob, clear_missing
+from headgate.stores.sql.ledger.changes import refresh_candidate
+from headgate.stores.sql.ledger.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of, stamp_definitions
+
+
+def define(tx: Transaction, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
+    """New datasets and jobs, or other definitions of them. Warnings are those that were not there before."""
+    named = {each.name for each in datasets} | {name for job in jobs for name in (*job.inputs, *job.outputs)}
+    tx.all(sql.OWN_DATASETS, names=sorted(named))  # In one order, whatever the order of the definitions.
+    known = _warnings(tx) if jobs else []
+    changes = [line for each in datasets for line in define_dataset(tx, each)]
+    changes += [line for each in jobs for line in _define_job(tx, each)]
+    warnings = [line for line in _warnings(tx) if line not in known] if jobs else []
+    return Defined(tuple(changes), tuple(warnings))
+
+
+def _warnings(tx: Transaction) -> list[str]:
+    datasets = {dataset.name: number for number, dataset in all_datasets(tx).items()}
+    published = [name for name, number in datasets.items() if tx.one(sql.HAS_READY, dataset=number)]
+    return warnings_for(list(all_jobs(tx).values()), published)
+
+
+def define_dataset(tx: Transaction, dataset: Dataset) -> Sequence[str]:
+    """A new dataset, or another definition of one. Its secrets are another matter, and stay."""
+    row = next(iter(tx.all(sql.OWN_DATASETS, names=[dataset.name])), None)
+    number, old = (0, None) if row is None else read_dataset(row)
+    dataset = replace(dataset, secrets=old.secrets if old else {})
+    changes = differences(old, dataset)
+    if not changes:
+        return ()
+    columns = {
+        "uri": dataset.uri, "dataid_order": str(dataset.order), "settings": _json(dataset.settings),
+        "secrets": _json(dataset.secrets),
+        "secret_jobs": None if dataset.secret_jobs is None else json.dumps(dataset.secret_jobs, ensure_ascii=False),
+    }  # fmt: skip
+    if old is None:
+        tx.run(sql.ADD_DATASET, name=dataset.name, **columns)
+        return changes
+    if old.order is not dataset.order and tx.one(sql.HAS_CHUNKS, dataset=number):
+        raise Refused(f"dataset {dataset.name} already has chunks in {old.order} order; the order cannot be changed")
+    tx.run(sql.CHANGE_DATASET, id=number, **columns)
+    for job in {str(name) for (name,) in tx.all(READ_HOLDERS, dataset=number)}:
+        if not dataset.may_hold(job):
+            tx.run(DROP_COPIES_OF, dataset=number, job=job)
+    stamp_definitions(tx)
+    return changes
+
+
+def _define_job(tx: Transaction, job: Job) -> Sequence[str]:
+    """A new job, or another definition of one. What may be claimable is computed again when its inputs change."""
+    datasets = {dataset.name: number for number, dataset in all_datasets(tx).items()}
+    jobs = all_jobs(tx)
+    check_beside(job, datasets, jobs.values())
+    old = next((each for each in jobs.values() if each.name == job.name), None)
+    changes = differences(old, job)
+    if changes:
+        _write_job(tx, old, job, datasets)
+        stamp_definitions(tx)
+    return changes
+
+
+def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str, int]) -> None:
+    columns: dict[str, object] = {
+        "environment": _json(job.environment), "max_attempts": job.max_attempts, "max_crashes": job.max_crashes,
+        "max_interruptions": job.max_interruptions, "stop_exit": str(job.stop_exit),
+        "retry_delay": to_micro(job.retry_delay), "on_failure": str(job.on_failure),
+    }  # fmt: skip
+    if old is None:
+        tx.run(sql.ADD_JOB, name=job.name, **columns)
+    number = int(tx.one(sql.LOCK_JOB, name=job.name)[0])
+    if old is not None:
+        tx.run(sql.CHANGE_JOB, id=number, **columns)
+        if (old.inputs, old.outputs) == (job.inputs, job.outputs):
+            return
+        _refuse_running(tx, number, job.name)
+        tx.run(sql.DROP_LINKS, job=number)
+    for kind, names in ((Kind.INPUT, job.inputs), (Kind.OUTPUT, job.outputs)):
+        for position, name in enumerate(names):
+            tx.run(sql.ADD_LINK, job=number, dataset=datasets[name], kind=kind.value, position=position)
+    tx.run(DROP_STRAY_COPIES, job=number)
+    rebuild(tx, shape_of(tx, job.name, share=False))
+
+
+def _refuse_running(tx: Transaction, number: int, name: str) -> None:
+    busy = tx.one(sql.READ_BUSY, job=number, limit=1)
+    if busy:
+        raise Refused(
+            f"job {name} is processing {busy[0]}; its inputs and outputs can be changed when it has no running claim"
+        )
+
+
+def rebuild(tx: Transaction, shape: Shape) -> None:
+    """Compute from the chunks what one job may claim. The job's datasets are locked meanwhile."""
+    tx.run(sql.DROP_ALL_CANDIDATES, job=shape.id)
+    inputs = tuple(shape.ids[name] for name in shape.job.inputs)
+    if inputs:
+        consumer = ConsumingJob(shape.id, inputs, shape.datasets[shape.job.inputs[0]].order)
+        for dataset in inputs:
+            for batch in _pages(tx, sql.READ_CHUNKS_OF, {"dataset": dataset}):
+                clear_missing(tx, consumer, [dataset], batch)
+    for dataset in shape.ids.values():
+        for batch in _pages(tx, sql.READ_STARTED, {"dataset": dataset, "job": shape.id}):
+            for dataid in batch:
+                refresh_candidate(tx, shape, dataid)
+
+
+def _pages(tx: Transaction, statement: Statement, params: dict[str, object]) -> Iterator[list[str]]:
+    after = ""
+    while page := [str(row[0]) for row in tx.all(statement, **params, after=after, limit=BATCH)]:
+        yield page
+        after = page[-1]
+
+
+def pause(tx: Transaction, name: str, paused: str, who: str) -> Job:
+    """A job is paused with a reason, or goes on."""
+    row = tx.one(sql.LOCK_JOB, name=name)
+    shape = shape_of(tx, name, share=False)
+    if row is None or shape.job.paused == paused:
+        return shape.job
+    tx.run(sql.PAUSE_JOB, id=shape.id, paused=paused)
+    event, before, after = ("pause", "active", "paused") if paused else ("unpause", "paused", "active")
+    tx.run(
+        sql.TELL_JOB, event=event, job=shape.id, who=who, before=before, after=after, reason=paused,
+    )  # fmt: skip
+    stamp_definitions(tx)
+    return shape_of(tx, name, share=False).job
+
+
+def _json(values: Mapping[str, str]) -> str:
+    return json.dumps(dict(values), ensure_ascii=False, sort_keys=True)

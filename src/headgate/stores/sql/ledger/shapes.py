@@ -1,0 +1,171 @@
+"""Datasets and jobs in SQL: reading them, with the numbers that the tables know them by."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headgate.core.errors import UnknownName
+from headgate.core.ledger.model import EXTERNAL, Claim, Dataset, Job, Kind, OnFailure, Port, StopExit
+from headgate.core.ledger.ordering import Order, order_key
+from headgate.core.values.words import as_sentence, suggestion
+from headgate.stores.sql.database.moments import to_seconds
+from headgate.stores.sql.database.sql_text import Row, Statement
+from headgate.stores.sql.database.transaction import Transaction
+from headgate.stores.sql.ledger import statements as sql
+
+#: More names than this are not listed in an error.
+MOST_LISTED = 12
+#: How many columns say what a job is.
+JOB_COLUMNS = 11
+#: How many columns say what a dataset is.
+DATASET_COLUMNS = 7
+
+
+class Claimed(NamedTuple):
+    """What a claim says beside its job and datasets."""
+
+    dataid: str
+    attempt: int
+    token: int
+    worker: str
+    lease: float
+    expires_in: float
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A job, its datasets, and the numbers that the tables know them by."""
+
+    #: The job.
+    job: Job
+    #: Its number; 0: data made elsewhere.
+    id: int
+    #: Its datasets, by name.
+    datasets: Mapping[str, Dataset]
+    #: Their numbers.
+    ids: Mapping[str, int]
+    #: Proves the job's key; empty: it has none.
+    key_check: str = ""
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of its datasets, in the order in which all transactions lock them."""
+        return sorted(self.ids.values())
+
+    @property
+    def told(self) -> int:
+        """The dataset that its history names: the first that its status is kept on."""
+        return self.ids[(self.job.outputs or self.job.inputs)[0]]
+
+    def claim(self, row: Claimed) -> Claim:
+        """A claim on one of its chunks, with all that is needed to reach the data; secrets are still sealed."""
+
+        def ports(names: Iterable[str]) -> dict[str, Port]:
+            found = {name: self.datasets[name] for name in names}
+            return {
+                name: Port(name, row.dataid, each.uri, dict(each.settings), dict(each.secrets))
+                for name, each in found.items()
+            }
+
+        return Claim(
+            self.job.name, row.dataid, row.attempt, row.token, row.worker, row.lease, row.expires_in,
+            ports(self.job.inputs), ports(self.job.outputs), dict(self.job.environment), row.forced, self.job.stop_exit,
+        )  # fmt: skip
+
+    def order_key(self, dataid: str) -> bytes:
+        """The place of a data id: the first input's order decides."""
+        name = (self.job.inputs or self.job.outputs)[0]
+        return order_key(dataid, self.datasets[name].order)
+
+
+def read_dataset(row: Row) -> tuple[int, Dataset]:
+    """Columns of a dataset: its number, and what it is."""
+    number, name, uri, order, settings, secrets, secret_jobs = row[:DATASET_COLUMNS]
+    holders = None if secret_jobs is None else tuple(json.loads(secret_jobs))
+    dataset = Dataset(str(name), str(uri), Order(order), json.loads(settings), json.loads(secrets), holders)
+    return int(number), dataset
+
+
+def read_job(row: Row, inputs: Iterable[str], outputs: Iterable[str]) -> tuple[int, Job, str]:
+    """Columns of a job: its number, what it is, and what proves its key."""
+    (number, name, environment, max_attempts, max_crashes, max_interruptions, delay, on_failure, stop_exit, paused,
+     key_check) = row  # fmt: skip
+    job = Job(
+        str(name), tuple(inputs), tuple(outputs), json.loads(environment), int(max_attempts), int(max_crashes),
+        int(max_interruptions), to_seconds(delay) or 0.0, OnFailure(on_failure), StopExit(stop_exit), str(paused),
+    )  # fmt: skip
+    return int(number), job, str(key_check)
+
+
+def shape_of(tx: Transaction, name: str, *, share: bool) -> Shape:
+    """A job by its name. `share`: its datasets are not locked or defined by others until the transaction ends."""
+    row = tx.one(sql.READ_JOB, name=name)
+    if row is None:
+        raise unknown("job", name, (str(found[1]) for found in tx.all(sql.READ_JOB_NAMES)))
+    links = tx.all(sql.SHARE_SHAPE if share else sql.READ_SHAPE, job=row[0])
+    return build_shape(row, [link[: 2 + DATASET_COLUMNS] for link in links])
+
+
+def stamp_definitions(tx: Transaction) -> None:
+    """A definition was changed: processes that know any of them read it again.
+
+    Said last, since everybody writes the same row. A number would come again after a restore; this does not.
+    """
+    tx.run(sql.STAMP_DEFINITIONS, stamp=os.urandom(8).hex())
+
+
+def build_shape(row: Row, links: Sequence[Row]) -> Shape:
+    """A job out of its columns, and of those of its datasets, each with its kind and position."""
+    found = {str(link[3]): read_dataset(link[2:]) for link in links}
+    placed = sorted((int(position), str(kind), str(link_name)) for kind, position, _, link_name, *_ in links)
+    inputs = [each for _, kind, each in placed if kind == Kind.INPUT]
+    outputs = [each for _, kind, each in placed if kind == Kind.OUTPUT]
+    number, job, key_check = read_job(row, inputs, outputs)
+    datasets = {each: dataset for each, (_, dataset) in found.items()}
+    return Shape(job, number, datasets, {each: key for each, (key, _) in found.items()}, key_check)
+
+
+def external_shape(tx: Transaction, dataset: str, *, share: bool) -> Shape:
+    """Data made elsewhere, seen as a job that makes one dataset."""
+    number, found = dataset_of(tx, dataset, sql.SHARE_DATASET if share else sql.READ_DATASET)
+    return Shape(Job(EXTERNAL, (), (dataset,)), 0, {dataset: found}, {dataset: number})
+
+
+def dataset_of(tx: Transaction, name: str, statement: Statement = sql.READ_DATASET) -> tuple[int, Dataset]:
+    """A dataset by its name."""
+    row = tx.one(statement, name=name)
+    if row is None:
+        raise unknown("dataset", name, (str(found[1]) for found in tx.all(sql.READ_DATASETS)))
+    return read_dataset(row)
+
+
+def all_datasets(tx: Transaction) -> dict[int, Dataset]:
+    """Every dataset, by number."""
+    return dict(read_dataset(row) for row in tx.all(sql.READ_DATASETS))
+
+
+def all_jobs(tx: Transaction) -> dict[int, Job]:
+    """Every job, by number."""
+    names = {number: dataset.name for number, dataset in all_datasets(tx).items()}
+    links = tx.all(sql.READ_LINKS)
+
+    def of(job_id: int, kind: Kind) -> list[str]:
+        # A dataset whose definition was lost: the doctor reports it, and lists must not fail.
+        wanted = (int(dataset) for job, dataset, word in links if job == job_id and word == kind)
+        return [names.get(dataset, f"lost dataset {dataset}") for dataset in wanted]
+
+    rows = tx.all(sql.READ_JOBS)
+    read = (read_job(row, of(row[0], Kind.INPUT), of(row[0], Kind.OUTPUT)) for row in rows)
+    return {number: job for number, job, _ in read}
+
+
+def unknown(what: str, name: str, there: Iterable[str]) -> UnknownName:
+    """Nothing of that name, and the nearest one that there is."""
+    return UnknownName(
+        what, name, as_sentence(suggestion(name, sorted(there), MOST_LISTED) or f"no {what} is defined yet")
+    )

@@ -1,0 +1,143 @@
+"""Loads what a decision about chunks is made on: their rows, held still by row locks, and the locks on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from headgate.calls.actor import actor
+from headgate.core.ledger.claims import claim_modes
+from headgate.core.ledger.model import EXTERNAL, HOLD, RUNNING, Kind, Row
+from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
+from headgate.core.locks.model import resource_digest
+from headgate.stores.sql.database.moments import moment, to_seconds
+from headgate.stores.sql.database.sql_text import Row as SqlRow
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.database.transaction import Transaction
+from headgate.stores.sql.ledger import statements as sql
+from headgate.stores.sql.ledger.candidates import batches
+from headgate.stores.sql.ledger.running import ENDLESS
+from headgate.stores.sql.ledger.shapes import Shape
+from headgate.stores.sql.locks import statements as lock_statements
+from headgate.stores.sql.locks.snapshots import BESIDE, read_lock
+
+
+def read_row(row: SqlRow, datasets: dict[int, str], jobs: dict[int, str]) -> Row:
+    """Columns of a chunk as a row; numbers become names."""
+    (dataset, dataid, job, kind, status, former, attempt, failures, crashes, token, worker, lease, left, forced,
+     retry, since, started, message, principal, interruptions) = row  # fmt: skip
+    expires = to_seconds(left)
+    return Row(
+        dataset=datasets[int(dataset)],
+        dataid=str(dataid),
+        # A job whose definition was lost: the doctor reports it, and lists must not fail.
+        job=jobs.get(int(job), f"lost job {job}"),
+        kind=Kind(kind),
+        status=str(status),
+        former=str(former),
+        attempt=int(attempt),
+        failures=int(failures),
+        crashes=int(crashes),
+        token=int(token),
+        worker=str(worker),
+        lease=to_seconds(lease),
+        expires_in=None if expires is None or expires > ENDLESS else expires,
+        forced=bool(forced),
+        retry_in=to_seconds(retry),
+        since=moment(since),
+        started=None if started is None else moment(started),
+        message=str(message),
+        principal=str(principal),
+        interruptions=int(interruptions),
+    )
+
+
+def job_names(tx: Transaction) -> dict[int, str]:
+    """Every job's name by its number, with that of data made elsewhere."""
+    return {0: EXTERNAL, **{int(number): str(name) for number, name in tx.all(sql.READ_JOB_NAMES)}}
+
+
+def load(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
+    """One chunk, held still until the transaction ends."""
+    tx.one(sql.LOCK_CANDIDATE, job=shape.id, dataid=dataid)
+    return snapshot_of(tx, shape, dataid, tx.all(sql.LOCK_ROWS, datasets=shape.numbers, dataid=dataid))
+
+
+def look(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
+    """One chunk as it is now."""
+    return snapshot_of(tx, shape, dataid, tx.all(sql.READ_ROWS, datasets=shape.numbers, dataid=dataid))
+
+
+def snapshot_of(tx: Transaction, shape: Shape, dataid: str, found: Sequence[SqlRow]) -> ChunkSnapshot:
+    """A chunk out of the columns of its rows."""
+    datasets = {number: name for name, number in shape.ids.items()}
+    jobs = {0: EXTERNAL, shape.id: shape.job.name}
+    if any(int(row[2]) not in jobs for row in found):
+        jobs |= job_names(tx)
+    rows = tuple(read_row(row, datasets, jobs) for row in found)
+    return ChunkSnapshot(shape.job, dataid, rows, (), actor(), tx.again, tx.chunk_rules, tx.lock_rules)
+
+
+def with_locks(tx: Transaction, snapshot: ChunkSnapshot) -> ChunkSnapshot:
+    """The same with the explicit locks on the chunk, which a claim must respect."""
+    keys = [resource_digest(resource) for resource in claim_modes(snapshot.job, snapshot.dataid)]
+    rows = tx.all(lock_statements.READ_LOCKS, keys=keys)
+    locks = tuple(read_lock(row) for row in rows if row[BESIDE] is None or int(row[BESIDE]) > 0)
+    return replace(snapshot, locks=locks)
+
+
+# ---------------------------------------------------------------- many at once
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkGroup:
+    """Chunks whose rows say the same, and what comes of them: it is decided once for all."""
+
+    outcome: ChunkOutcome[object]
+    dataids: list[str]
+    #: The newest token on each of them.
+    tokens: list[int]
+
+
+def decide_many(
+    tx: Transaction,
+    shape: Shape,
+    dataids: Sequence[str],
+    unit: Callable[[ChunkSnapshot], ChunkOutcome[object]],
+    read: Statement = sql.LOCK_MANY_ROWS,
+    *,
+    delays: bool = False,
+) -> list[ChunkGroup]:
+    """Decide about many chunks of one job, by the rows that `read` finds. `delays`: the delay of a row counts too."""
+    groups: dict[tuple[object, ...], ChunkGroup] = {}
+    for batch in batches(dataids):
+        if read is sql.LOCK_MANY_ROWS:
+            tx.all(sql.LOCK_CANDIDATES, job=shape.id, dataids=batch)
+        found: dict[str, list[SqlRow]] = {}
+        for row in tx.all(read, datasets=shape.numbers, dataids=batch):
+            found.setdefault(str(row[1]), []).append(row)
+        for dataid, rows in found.items():
+            words = [_says(row, shape.id, again=tx.again, delays=delays) for row in rows]
+            says = tuple(sorted(words) if len(words) > 1 else words)
+            group = groups.get(says)
+            if group is None:
+                group = groups[says] = ChunkGroup(unit(snapshot_of(tx, shape, dataid, rows)), [], [])
+            group.dataids.append(dataid)
+            group.tokens.append(max([row[9] for row in rows if row[2] == shape.id], default=0))
+        if new := [dataid for dataid in batch if dataid not in found]:
+            if () not in groups:
+                groups[()] = ChunkGroup(unit(snapshot_of(tx, shape, new[0], ())), [], [])
+            groups[()].dataids.extend(new)
+            groups[()].tokens.extend([0] * len(new))
+    return list(groups.values())
+
+
+def _says(row: SqlRow, job: int, *, again: bool, delays: bool) -> tuple[object, ...]:
+    """What decides: of the job's own rows everything but tokens and times, of others their status."""
+    status, left = row[4], row[12]
+    alive = left is not None and left > 0
+    if row[2] != job:
+        return (row[0], row[2:5], alive)
+    worker = row[10] if status == RUNNING else ""
+    message = row[17] if again or status == HOLD else ""
+    return (row[0], row[2:9], row[19], alive, worker, message, row[14] if delays else None)

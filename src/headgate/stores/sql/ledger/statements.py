@@ -1,0 +1,341 @@
+"""Every statement of the ledger, each with its sentence."""
+
+from __future__ import annotations
+
+from headgate.stores.sql.database.sql_text import Statement
+
+ROW_COLUMNS = """c.dataset_id, c.dataid, c.job_id, c.kind, c.status, c.former, c.attempt, c.failures, c.crashes,
+                 c.token, c.worker, c.lease, c.lease_until - {now}, c.forced, c.retry_after - {now}, c.since,
+                 c.started, c.message, c.principal, c.interruptions"""
+_JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.max_interruptions, j.retry_delay,
+                  j.on_failure, j.stop_exit, j.paused, j.key_check"""
+_DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets, d.secret_jobs"
+_SHAPE = """from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id
+            where k.job_id = :job order by d.id"""
+
+# ---------------------------------------------------------------- definitions
+
+READ_JOB = Statement("One job, by its name.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name")
+KNOW_JOB = Statement(
+    "One job with its datasets, a row each: the stamp of all definitions, and whether another job reads what it makes.",
+    f"""select s.value, k.kind = 'OUTPUT' and exists (select 1 from hg_job_dataset i
+                                                      where i.dataset_id = d.id and i.kind = 'INPUT'),
+               {_JOB_COLUMNS}, k.kind, k.position, {_DATASET_COLUMNS}
+        from hg_meta s, hg_job j join hg_job_dataset k on k.job_id = j.id join hg_dataset d on d.id = k.dataset_id
+        where s.name = 'definitions' and j.name = :name order by d.id""",
+)
+STAMP_DEFINITIONS = Statement(
+    "Definitions are not what they were.", "update hg_meta set value = :stamp where name = 'definitions'"
+)
+LOCK_JOB = Statement("One job, held still.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name {{for_update}}")
+READ_JOBS = Statement("All jobs.", f"select {_JOB_COLUMNS} from hg_job j order by j.name")
+READ_JOB_NAMES = Statement("The names of all jobs.", "select id, name from hg_job")
+READ_LINKS = Statement(
+    "What every job reads and makes.",
+    "select job_id, dataset_id, kind from hg_job_dataset order by job_id, kind, position",
+)
+READ_SHAPE = Statement(
+    "What a job reads and makes.",
+    f"select k.kind, k.position, {_DATASET_COLUMNS}, 0 {_SHAPE}",
+)
+SHARE_SHAPE = Statement(
+    "The same; its datasets are not locked or defined by others meanwhile.",
+    f"select k.kind, k.position, {_DATASET_COLUMNS}, {{share_dataset}} {_SHAPE} {{share_rows}}",
+)
+READ_DATASETS = Statement("All datasets.", f"select {_DATASET_COLUMNS} from hg_dataset d order by d.name")
+READ_DATASET = Statement(
+    "One dataset, by its name.", f"select {_DATASET_COLUMNS} from hg_dataset d where d.name = :name"
+)
+SHARE_DATASET = Statement(
+    "The same, not locked or defined by others meanwhile.",
+    f"select {_DATASET_COLUMNS}, {{share_dataset}} from hg_dataset d where d.name = :name {{share_rows}}",
+)
+OWN_DATASETS = Statement(
+    "Datasets that nobody else claims chunks of, or defines, until this is done.",
+    f"""select {_DATASET_COLUMNS}, {{own_dataset}} from hg_dataset d where d.name in (:names*)
+        order by d.id {{own_rows}}""",
+)
+READ_NAMED = Statement(
+    "Datasets by their names.", f"select {_DATASET_COLUMNS} from hg_dataset d where d.name in (:names*)"
+)
+ADD_DATASET = Statement(
+    "A new dataset.",
+    """insert into hg_dataset (name, uri, dataid_order, settings, secrets, secret_jobs)
+       values (:name, :uri, :dataid_order, :settings, :secrets, :secret_jobs)""",
+)
+CHANGE_DATASET = Statement(
+    "A dataset gets another definition.",
+    """update hg_dataset set uri = :uri, dataid_order = :dataid_order, settings = :settings, secrets = :secrets,
+              secret_jobs = :secret_jobs
+       where id = :id""",
+)
+HAS_CHUNKS = Statement("Whether a dataset has any chunk.", "select 1 from hg_chunk where dataset_id = :dataset limit 1")
+HAS_READY = Statement(
+    "Whether anything of a dataset was published.",
+    "select 1 from hg_chunk where dataset_id = :dataset and kind = 'OUTPUT' limit 1",
+)
+ADD_JOB = Statement(
+    "A new job.",
+    """insert into hg_job (name, environment, max_attempts, max_crashes, max_interruptions, retry_delay, on_failure,
+                           stop_exit, paused, key_check)
+       values (:name, :environment, :max_attempts, :max_crashes, :max_interruptions, :retry_delay, :on_failure,
+               :stop_exit, '', '')""",
+)
+CHANGE_JOB = Statement(
+    "A job gets another definition; whether it is paused, and its key, stay.",
+    """update hg_job set environment = :environment, max_attempts = :max_attempts, max_crashes = :max_crashes,
+              max_interruptions = :max_interruptions, retry_delay = :retry_delay, on_failure = :on_failure,
+              stop_exit = :stop_exit where id = :id""",
+)
+PAUSE_JOB = Statement("A job is paused, or goes on.", "update hg_job set paused = :paused where id = :id")
+DROP_LINKS = Statement("What a job read and made is no longer so.", "delete from hg_job_dataset where job_id = :job")
+ADD_LINK = Statement(
+    "A job reads or makes a dataset.",
+    """insert into hg_job_dataset (job_id, dataset_id, kind, position)
+       values (:job, :dataset, :kind, :position)""",
+)
+READ_CONSUMERS = Statement(
+    "The jobs that read any of these datasets, with all of their inputs.",
+    """select k.job_id, k.dataset_id, k.position, d.dataid_order from hg_job_dataset k
+       join hg_dataset d on d.id = k.dataset_id
+       where k.kind = 'INPUT' and k.job_id in (
+         select job_id from hg_job_dataset where kind = 'INPUT' and dataset_id in (:datasets*))
+       order by k.job_id, k.position""",
+)
+
+# ---------------------------------------------------------------- chunks
+
+# No ORDER BY on these two: asked for one, PostgreSQL gives up looking the keys up and reads the whole dataset.
+LOCK_ROWS = Statement(
+    "Every row of a data id in these datasets, held still.",
+    f"""select {ROW_COLUMNS} from hg_chunk c
+        where c.dataset_id in (:datasets*) and c.dataid = :dataid {{for_update}}""",
+)
+READ_ROWS = Statement(
+    "Every row of a data id in these datasets.",
+    f"select {ROW_COLUMNS} from hg_chunk c where c.dataset_id in (:datasets*) and c.dataid = :dataid",
+)
+LOCK_MADE = Statement(
+    "The OUTPUT rows of these data ids in these datasets, held still.",
+    f"""select {ROW_COLUMNS} from hg_chunk c
+        where c.dataset_id in (:datasets*) and c.dataid in (:dataids*) and c.kind = 'OUTPUT' {{for_update}}""",
+)
+LOCK_MANY_ROWS = Statement(
+    "Every row of these data ids in these datasets, held still.",
+    f"""select {ROW_COLUMNS} from hg_chunk c
+        where c.dataset_id in (:datasets*) and c.dataid in (:dataids*) {{for_update}}""",
+)
+READ_MANY_ROWS = Statement(
+    "Every row of these data ids in these datasets.",
+    f"""select {ROW_COLUMNS} from hg_chunk c
+        where c.dataset_id in (:datasets*) and c.dataid in (:dataids*)""",
+)
+CHANGE_ROWS = Statement(
+    "These chunks change, and none of them runs then; their tokens stay where no new one is given.",
+    """update hg_chunk set status = :status, former = :former, attempt = :attempt, failures = :failures,
+              crashes = :crashes, interruptions = :interruptions, token = coalesce(:token, token), request_id = '',
+              lease = null, lease_until = null, retry_after = {now} + :delay, since = {wall}, message = :message
+       where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind and status = :was""",
+)
+DROP_ROWS = Statement(
+    "Rows go.",
+    """delete from hg_chunk
+       where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind""",
+)
+ADD_ROW = Statement(
+    "A chunk's first row of its kind for a job.",
+    """insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
+                             interruptions, token, worker, request_id, lease, lease_until, forced, retry_after,
+                             since, started, message, principal)
+       values (:dataset, :dataid, :job, :kind, :order_key, :status, :former, :attempt, :failures, :crashes,
+               :interruptions, :token, :worker, :request_id, :lease, {now} + :lease_left, :forced, {now} + :delay,
+               {wall}, case when :starts then {wall} end, :message, :principal)""",
+)
+CHANGE_ROW = Statement(
+    "A chunk's row changes, if it is still as it was read.",
+    """update hg_chunk set status = :status, former = :former, attempt = :attempt, failures = :failures,
+              crashes = :crashes, interruptions = :interruptions, token = :token, worker = :worker,
+              request_id = :request_id, lease = :lease, lease_until = {now} + :lease_left, forced = :forced,
+              retry_after = {now} + :delay, since = {wall},
+              started = case when :starts then {wall} else started end, message = :message, principal = :principal
+       where dataset_id = :dataset and dataid = :dataid and job_id = :job and kind = :kind
+         and status = :was and token = :was_token""",
+)
+DROP_ROW = Statement(
+    "A chunk's row goes, if it is still as it was read.",
+    """delete from hg_chunk where dataset_id = :dataset and dataid = :dataid and job_id = :job and kind = :kind
+         and status = :was and token = :was_token""",
+)
+BEAT = Statement(
+    "Renew the lease of a claim, unless it has expired.",
+    """update hg_chunk set lease = :lease, lease_until = {now} + :lease
+       where dataset_id in (:datasets*) and dataid = :dataid and job_id = :job and token = :token
+         and status = {running} and lease_until > {now} and {owned}""",
+)
+ADD_ROWS = Statement(
+    "Data that was made elsewhere is there.",
+    """insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
+                             token, worker, request_id, lease, lease_until, forced, retry_after, since, started,
+                             message)
+       values (:dataset, :dataid, :job, :kind, :order_key, :status, '', 0, 0, 0, 0, '', '', null, null, :forced, null,
+               :at, null, '')""",
+)
+READ_WALL = Statement("What time it is.", "select {wall}")
+READ_EXPIRED = Statement(
+    "Claims of one job whose lease has run out.",
+    # In order: workers that turn over the claims of the dead at once would else wait for each other in a ring.
+    # A clock is no constant to MariaDB's planner; the zero is what keeps it to the rows that have a lease.
+    """select distinct dataid from hg_chunk
+       where job_id = :job and lease_until > 0 and lease_until <= {now} order by dataid limit :limit""",
+)
+READ_REPEATED = Statement(
+    "The claim that this very request was given already.",
+    """select dataid from hg_chunk
+       where job_id = :job and lease_until > 0 and lease_until > {now} and request_id = :request_id limit 1""",
+)
+READ_RUNNING = Statement(
+    "What runs on these chunks of a dataset now.",
+    """select c.dataid, coalesce(j.name, 'external'), c.kind, c.token, c.worker, c.lease, c.lease_until - {now},
+              c.since, c.attempt, c.principal
+       from hg_chunk c left join hg_job j on j.id = c.job_id
+       where c.dataset_id = :dataset and c.dataid in (:dataids*) and c.status = {running}
+         and c.lease_until > {now}""",
+)
+CLEAR_COUNTS = Statement(
+    "New data for a job: what failed before counts no longer.",
+    """update hg_chunk set failures = 0, crashes = 0, interruptions = 0, retry_after = null
+       where dataset_id in (:datasets*) and dataid in (:dataids*) and job_id = :job
+         and (failures > 0 or crashes > 0 or interruptions > 0
+              or retry_after is not null)""",
+)
+READ_LINKED = Statement(
+    "The datasets that these jobs read and make.",
+    "select job_id, dataset_id from hg_job_dataset where job_id in (:jobs*)",
+)
+READ_READY = Statement(
+    "Which of these data ids are READY in these datasets.",
+    """select dataset_id, dataid from hg_chunk
+       where dataset_id in (:datasets*) and dataid in (:dataids*) and kind = 'OUTPUT' and status = {ready}""",
+)
+
+# ---------------------------------------------------------------- what may be claimable
+
+LOCK_CANDIDATE = Statement(
+    "The place of a chunk among what may be claimable, held still.",
+    "select place, missing, not_before from hg_candidate where job_id = :job and dataid = :dataid {for_update}",
+)
+LOCK_CANDIDATES = Statement(
+    "The places of these chunks among what may be claimable, held still.",
+    "select place from hg_candidate where job_id = :job and dataid in (:dataids*) {for_update}",
+)
+TAKE_HEAD = Statement(
+    "The next chunk that may be claimable and that nobody else looks at.",
+    """select dataid, place, order_key from hg_candidate
+       where job_id = :job and missing = 0 and not_before <= {now}
+       order by place, order_key limit 1 {skip_locked}""",
+)
+TAKE_NEXT = Statement(
+    "The same, after a place.",
+    """select dataid, place, order_key from hg_candidate
+       where job_id = :job and missing = 0 and not_before <= {now}
+         and (place > :place or (place = :place and order_key > :order_key))
+       order by place, order_key limit 1 {skip_locked}""",
+)
+READ_NEXT = Statement(
+    "What may be claimable, in order.",
+    """select dataid from hg_candidate where job_id = :job and missing = 0
+       order by place, order_key limit :limit""",
+)
+READ_INCOMPLETE = Statement(
+    "What waits for inputs, in order.",
+    """select dataid from hg_candidate where job_id = :job and missing <> 0
+       order by order_key limit :limit""",
+)
+READ_TROUBLE = Statement(
+    "Data ids of a job that need a person, another try, or its turn.",
+    """select distinct dataid from hg_chunk
+       where job_id = :job and status not in {settled} limit :limit""",
+)
+READ_BUSY = Statement(
+    "Data ids that a job works on.",
+    "select distinct dataid from hg_chunk where job_id = :job and lease_until > 0 limit :limit",
+)
+PUT_CANDIDATE = Statement(
+    "A chunk may be claimable once nothing is missing.",
+    """insert into hg_candidate (job_id, dataid, order_key, place, missing, not_before)
+       values (:job, :dataid, :order_key, :place, :missing, {now} + :delay)
+       {or_change} missing = {new_missing}, place = {new_place}, not_before = {new_not_before}""",
+)
+CLEAR_MISSING = Statement(
+    "An input of the chunk is READY: with those that others know of, nothing else may be missing.",
+    """insert into hg_candidate (job_id, dataid, order_key, place, missing, not_before)
+       values (:job, :dataid, :order_key, :place, :missing, :not_before)
+       {or_change} missing = hg_candidate.missing & {new_missing}, not_before = 0""",
+)
+SET_MISSING = Statement(
+    "An input of these chunks is no longer READY.",
+    "update hg_candidate set missing = missing | :bit where job_id = :job and dataid in (:dataids*)",
+)
+DROP_CANDIDATES = Statement(
+    "These chunks are not claimable.", "delete from hg_candidate where job_id = :job and dataid in (:dataids*)"
+)
+DROP_ALL_CANDIDATES = Statement("Nothing of a job is claimable.", "delete from hg_candidate where job_id = :job")
+READ_CHUNKS_OF = Statement(
+    "READY chunks of a dataset after one, and their place in the order.",
+    """select dataid from hg_chunk
+       where dataset_id = :dataset and kind = 'OUTPUT' and status = {ready} and dataid > :after
+       order by dataid limit :limit""",
+)
+READ_STARTED = Statement(
+    "Data ids that a job has a row on, after one.",
+    """select distinct dataid from hg_chunk where job_id = :job and dataset_id = :dataset and dataid > :after
+       order by dataid limit :limit""",
+)
+
+# ---------------------------------------------------------------- pictures of many
+
+READ_DATAIDS = Statement(
+    "Data ids of a dataset in its order, some of them skipped.",
+    """select dataid, order_key from hg_chunk
+       where dataset_id = :dataset and kind = 'OUTPUT' and order_key >= :low and order_key <= :high
+       order by order_key limit :limit offset :skip""",
+)
+READ_LAST_DATAID = Statement(
+    "The last data id of a part of a dataset.",
+    """select dataid, order_key from hg_chunk
+       where dataset_id = :dataset and kind = 'OUTPUT' and order_key >= :low and order_key <= :high
+       order by order_key desc limit 1""",
+)
+COUNT_STATUSES = Statement(
+    "How many chunks of a part of a dataset have which status.",
+    """select status, count(*) from hg_chunk
+       where dataset_id = :dataset and kind = 'OUTPUT' and order_key >= :low and order_key <= :high
+       group by status""",
+)
+
+# ---------------------------------------------------------------- history
+
+TELL = Statement(
+    "Record an event of a chunk.",
+    """insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
+                               reason, principal)
+       values ({wall}, 'chunk', :event, :dataid, :job, :dataset, :who, :token, :before, :after, :reason, :principal)""",
+)
+TELL_JOB = Statement(
+    "Record an event of a job.",
+    """insert into hg_history (at, noun, event, subject, job_id, client, token, state_before, state_after, reason,
+                               principal)
+       values ({wall}, 'job', :event, '', :job, :who, 0, :before, :after, :reason, :principal)""",
+)
+FIND_INTERRUPTION = Statement(
+    "Whether this claim on a chunk was reported as interrupted.",
+    """select 1 from hg_history
+       where subject = :dataid and job_id = :job and event in {interruptions} and token = :token limit 1""",
+)
+COUNT_INTERRUPTIONS = Statement(
+    "How often workers were interrupted on a chunk since its counts began.",
+    """select count(*) from hg_history
+       where subject = :dataid and job_id = :job and event in {interruptions} and at >= :since
+         and id > (select coalesce(max(id), 0) from hg_history
+                   where subject = :dataid and job_id = :job and event in {counts_begin})""",
+)

@@ -1,0 +1,112 @@
+"""Loads what a decision about locks is made on: resources, their locks and queues, held still by row locks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headgate.calls.actor import actor
+from headgate.core.locks.decisions import by_resource
+from headgate.core.locks.model import Lock, Mode, Waiter, resource_digest
+from headgate.core.locks.snapshot import LockSnapshot, QueueEntry, ResourceSnapshot
+from headgate.stores.sql.database.moments import moment, to_seconds
+from headgate.stores.sql.database.sql_text import Row
+from headgate.stores.sql.database.transaction import Transaction
+from headgate.stores.sql.ledger.running import running_on
+from headgate.stores.sql.locks import statements as sql
+
+#: The first column behind those of a lock, where a statement has one.
+BESIDE = 13
+
+
+class ResourceRow(NamedTuple):
+    """A resource's row as it was read."""
+
+    key: bytes
+    token: int
+    holders: int
+    mode: str
+    waiting: int
+    known: bool
+
+
+class LoadedLocks(NamedTuple):
+    """A snapshot, and the rows that it was read from."""
+
+    snapshot: LockSnapshot
+    rows: dict[str, ResourceRow]
+
+
+def load(tx: Transaction, tag: str, resources: Sequence[str]) -> LoadedLocks:
+    """Take the rows of these resources, in order, so that nobody else decides about them; read what is on them."""
+    keys = {resource_digest(uri): uri for uri in resources}
+    found = _take_rows(tx, keys)
+    rows = {
+        keys[bytes(key)]: ResourceRow(bytes(key), token, holders, mode, waiting, bool(known))
+        for key, _, token, holders, mode, waiting, known, *_ in found
+    }
+    taken = [row.key for row in rows.values()]
+    queues: dict[str, list[QueueEntry]] = {}
+    for entry in read_queues(tx, taken):
+        queues.setdefault(entry.waiter.resource, []).append(entry)
+    locks: dict[str, list[Lock]] = {}
+    expired: dict[str, list[Lock]] = {}
+    for each in tx.all(sql.READ_LOCKS, keys=taken):
+        over = each[BESIDE] is not None and int(each[BESIDE]) <= 0
+        (expired if over else locks).setdefault(str(each[1]), []).append(read_lock(each))
+    claims = by_resource(running_on(tx, rows, tag, hold_still=True))
+    snapshots = {
+        uri: ResourceSnapshot(
+            uri, row.token, row.known, tuple(locks.get(uri, ())), tuple(expired.get(uri, ())),
+            tuple(queues.get(uri, ())), tuple(claims.get(uri, ())),
+        )
+        for uri, row in rows.items()
+    }  # fmt: skip
+    now, floor = moment(found[0][7]), int(found[0][8])
+    return LoadedLocks(LockSnapshot(tag, snapshots, now, floor, actor(), tx.again, rules=tx.lock_rules), rows)
+
+
+def read_lock(row: Row) -> Lock:
+    """A row of lock columns as a lock."""
+    lock_id, uri, client, mode, token, since, lease, left, count, owner, note, request_id, principal = row[:BESIDE]
+    return Lock(
+        id=str(lock_id),
+        resource=str(uri),
+        client=str(client),
+        mode=Mode(mode),
+        token=int(token),
+        since=moment(since),
+        lease=to_seconds(lease),
+        expires_in=to_seconds(left),
+        count=int(count),
+        owner=str(owner),
+        note=str(note),
+        request_id=str(request_id),
+        principal=str(principal),
+    )
+
+
+def read_queues(tx: Transaction, keys: Sequence[bytes]) -> list[QueueEntry]:
+    """The wait queues of these resources, earliest first."""
+    return [_read_entry(row) for row in tx.all(sql.READ_QUEUE, keys=keys)]
+
+
+def _read_entry(row: Row) -> QueueEntry:
+    ticket, uri, client, mode, since, owner, left, channel, lock_id, lease, principal, request_id = row
+    waiter = Waiter(int(ticket), str(uri), str(client), Mode(mode), moment(since), str(owner))
+    return QueueEntry(
+        waiter, str(request_id), int(left) > 0, str(lock_id), to_seconds(lease), str(principal), str(channel)
+    )
+
+
+def _take_rows(tx: Transaction, keys: dict[bytes, str]) -> list[Row]:
+    rows = tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
+    if len(rows) < len(keys):
+        missing = sorted(set(keys) - {bytes(row[0]) for row in rows})
+        uris = [keys[key] for key in missing]
+        tx.many(sql.ADD_RESOURCE, {"rkey": missing, "uri": uris}, known=False)
+        rows = tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
+    for key, uri, *_ in rows:
+        if uri != keys[bytes(key)]:  # The doctor restored the row without its name; this caller knows it.
+            tx.run(sql.NAME_RESOURCE, rkey=key, uri=keys[bytes(key)])
+    return rows

@@ -1,0 +1,1 @@
+"""The server that keeps a store: its epoch, its clock, and the times when the service was away."""

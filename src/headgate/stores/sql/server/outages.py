@@ -1,0 +1,64 @@
+"""Outages of the service: while it was away nobody could renew, so leases are moved on by that time."""
+
+from __future__ import annotations
+
+from headgate.stores.sql.database.engine import Database
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.database.transaction import Transaction
+
+READ_SIGN = Statement("When a service was last heard of.", "select value from hg_meta where name = 'service_alive'")
+ADD_SIGN = Statement(
+    "A service lives, for the first time.",
+    "{insert_once} hg_meta (name, value) values ('service_alive', :now) {or_leave}",
+)
+SET_SIGN = Statement("A service lives.", "update hg_meta set value = :now where name = 'service_alive'")
+READ_NOW = Statement("The time of leases.", "select {now}")
+#: Never further than a whole lease from now: who renewed meanwhile, without the service, is not moved on.
+MOVES = tuple(
+    Statement(
+        f"What had not run out in {table} when the service was last heard of runs on by the time of the outage.",
+        f"""update {table}
+            set lease_until = case when lease_until + :outage < :now + lease then lease_until + :outage
+                                   else :now + lease end
+            where lease is not null and lease_until > :heard and lease_until < :now + lease""",
+    )
+    for table in ("hg_lock", "hg_chunk", "hg_batch", "hg_ingest_job")
+)
+
+
+class SqlOutages:
+    """The times without a service, as one SQL database knows them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tell_alive(self) -> None:
+        """Record that a service is running."""
+        self._database.write(_tell_alive)
+
+    def bridge(self) -> float:
+        """Extend leases by the time without a service. Returns that time, in seconds."""
+        return self._database.write(_bridge)
+
+
+def _tell_alive(tx: Transaction) -> int:
+    now = int(tx.one(READ_NOW)[0])
+    if not tx.count(SET_SIGN, now=str(now)):
+        tx.run(ADD_SIGN, now=str(now))
+    return now
+
+
+def _bridge(tx: Transaction) -> float:
+    sign = tx.one(READ_SIGN)
+    now = _tell_alive(tx)
+    heard = now if sign is None else int(sign[0])
+    outage = max(now - heard, 0)
+    if outage:
+        move_leases(tx, outage, now=now, heard=heard)
+    return outage / 1e6
+
+
+def move_leases(tx: Transaction, ahead: int, *, now: int, heard: int) -> None:
+    """Leases that had not run out at `heard` run on by that time, which counts for nobody."""
+    for statement in MOVES:
+        tx.run(statement, outage=ahead, now=now, heard=heard)

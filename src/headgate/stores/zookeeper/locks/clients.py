@@ -1,0 +1,45 @@
+"""Clients that have registered: a node each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from headgate.core.errors import Refused, UnknownName
+from headgate.core.values.plurals import plural
+from headgate.stores.zookeeper.ensemble.asking import catch_up, children, look, make, remove
+from headgate.stores.zookeeper.ensemble.clock import moment
+from headgate.stores.zookeeper.ensemble.session import ZkSessions
+from headgate.stores.zookeeper.locks.questions import Questions
+from headgate.stores.zookeeper.tree import Tree, client_name
+
+
+@dataclass(eq=False)
+class Clients:
+    """The registered clients of one store."""
+
+    _sessions: ZkSessions
+    _tree: Tree
+    _questions: Questions
+
+    def register(self, client: str) -> datetime:
+        """Make a client known, if it is not. Returns since when it is."""
+        path = self._tree.client(client)
+        _, stat = self._sessions.base.ask(make(path), look(path))
+        return moment(stat.ctime) if stat else self.register(client)
+
+    def all(self) -> Sequence[tuple[str, datetime]]:
+        """Return every client and since when it is known, by name."""
+        _, nodes = self._sessions.base.ask(catch_up(self._tree.clients), children(self._tree.clients))
+        names = [client_name(node) for node in nodes]
+        stats = self._sessions.base.ask(*(look(self._tree.client(name)) for name in names))
+        return sorted((name, moment(stat.ctime)) for name, stat in zip(names, stats, strict=True) if stat)
+
+    def forget(self, client: str) -> None:
+        """Make a client unknown. Refused while it holds a lock, UnknownName when there is none."""
+        held = self._questions.holds(client)
+        if held:
+            raise Refused(f"client {client!r} holds {plural(held, 'lock')}; release them first")
+        if isinstance(self._sessions.base.ask(remove(self._tree.client(client)))[0], Exception):
+            raise UnknownName("client", client)

@@ -1,0 +1,99 @@
+"""How a waiter is notified that its turn has come: a node of its session, which only that session watches.
+
+The process that releases writes it in the change that grants, so one event and one read are enough.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import EventType
+
+from headgate.stores.zookeeper.ensemble.asking import keep, read
+from headgate.stores.zookeeper.ensemble.session import INTERRUPTIONS, ZkSession
+from headgate.stores.zookeeper.locks.records import HandOver, read_message
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Which session's box is watched, and what was read of it."""
+
+    session: int = 0
+    version: int = -1
+    watched: bool = False
+
+
+class Mailbox:
+    """The box of one session at a time."""
+
+    def __init__(
+        self,
+        session: ZkSession,
+        folder: str,
+        deliver: Callable[[HandOver, int, int], None],
+        wake_all: Callable[[], None],
+    ) -> None:
+        self._session = session
+        self._folder = folder
+        self._deliver = deliver
+        self._wake_all = wake_all
+        self._seen = _Seen()
+        self._guard = threading.Lock()
+
+    def open(self) -> None:
+        """Make it for the present session, and watch it, if that is not so already."""
+        while not self._seen.watched or self._seen.session != self._session.id:
+            with self._guard:
+                if not self._seen.watched or self._seen.session != self._session.id:
+                    self._open()
+
+    def _open(self) -> None:
+        number = self._session.id
+        # Events may come before the answer does, so that all is in place before it is asked.
+        self._seen = seen = _Seen(number, self._seen.version if self._seen.session == number else 0, watched=True)
+        path = self._path(number)
+        try:
+            _, answer = self._session.ask(keep(path), read(path, lambda event: self._changed(seen, event)))
+        except BaseException:
+            seen.watched = False
+            raise
+        if isinstance(answer, Exception):  # The session has just ended.
+            seen.watched = False
+        elif answer[1].version > seen.version:
+            seen.version = answer[1].version
+            self._wake_all()
+
+    def _path(self, session: int) -> str:
+        return f"{self._folder}/{session}"
+
+    def _changed(self, seen: _Seen, event: Any) -> None:
+        """Called by kazoo's own thread, which must not be kept: the answer to the question comes to `_read`."""
+        if seen is not self._seen:
+            return
+        if event.type != EventType.CHANGED:
+            self._lose(seen)
+            return
+        question = read(self._path(seen.session), lambda again: self._changed(seen, again))
+        self._session.send(question, lambda answer: self._read(seen, answer))
+
+    def _read(self, seen: _Seen, answer: Any) -> None:
+        """Likewise."""
+        try:
+            data, stat = answer.get(block=False)
+        except (*INTERRUPTIONS, NoNodeError):
+            self._lose(seen)
+            return
+        missed, seen.version = stat.version != seen.version + 1, stat.version
+        message = read_message(data, self._path(seen.session))
+        if message:
+            self._deliver(message, stat.mtime, stat.mzxid)
+        if missed:  # Another message was overwritten: its waiter checks by itself.
+            self._wake_all()
+
+    def _lose(self, seen: _Seen) -> None:
+        seen.watched = False
+        self._wake_all()

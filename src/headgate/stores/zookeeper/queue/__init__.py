@@ -1,0 +1,1 @@
+"""Batches, ingest jobs and holds in ZooKeeper, in our own spelling and in Merritt's."""

@@ -1,0 +1,215 @@
+"""New batches and their jobs, and the holds."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headgate.calls.actor import actor
+from headgate.core.errors import ItemLost, StoreUnavailable
+from headgate.core.queue import work as queue_work
+from headgate.core.queue.model import Batch, Hold, NewJob, Submission, Taken, folder_of, job_configuration
+from headgate.core.queue.snapshot import AddJobs, QueueRecord
+from headgate.stores.zookeeper.ensemble.asking import look, read, remove
+from headgate.stores.zookeeper.ensemble.multi import MOST_BYTES, Op, first_error, multi, size_of
+from headgate.stores.zookeeper.ensemble.session import ZkSessions
+from headgate.stores.zookeeper.guarded import ChangePlan
+from headgate.stores.zookeeper.queue.changes import ChangeOps
+from headgate.stores.zookeeper.queue.commits import Commits
+from headgate.stores.zookeeper.queue.questions import ItemQuestions
+from headgate.stores.zookeeper.queue.records import ItemNodes
+from headgate.stores.zookeeper.queue.taking import Taking
+from headgate.stores.zookeeper.queue.tree import QueueTree, encode
+from headgate.stores.zookeeper.tree import name_of
+
+#: Jobs that are made in one multi.
+PORTION = 300
+#: What the history keeps of a new job, at most.
+TOLD_BYTES = 500
+
+
+@dataclass(eq=False)
+class Making:
+    """Makes the items of one queue."""
+
+    _sessions: ZkSessions
+    _tree: QueueTree
+    _questions: ItemQuestions
+    _commits: Commits
+    _ops: ChangeOps
+    _taking: Taking
+    _number_base: Mapping[str, int]
+
+    # ------------------------------------------------------------------ batches
+
+    def submit(self, submission: Submission, who: str) -> Batch:
+        """A new batch; or the one that was made already by this very request."""
+        if made := self._made_by(submission.request_id):
+            return made
+        batch_id = self._new_ids(f"{self._tree.batches}/bid", 1)[0]
+        content = self._tree.submission(submission, f"bid-{uuid.uuid4()}")
+
+        def build() -> ChangePlan[str]:
+            if made := self._made_by(submission.request_id):
+                return ChangePlan([], made.id)
+            if self._sessions.base.ask(look(self._tree.status(batch_id)))[0] is not None:
+                return ChangePlan([], batch_id)
+            now = self._commits.now()
+            outcome = queue_work.submit(self._tree.rules, batch_id, submission, who, now, actor())
+            told = [change for change in outcome.changes if isinstance(change, QueueRecord)]
+            return ChangePlan(self._batch_ops(outcome.result, content), batch_id, told)
+
+        made_id = self._commits.run(build)
+        if made_id != batch_id:
+            self._sessions.base.ask(remove(self._tree.item(batch_id)))
+        return self._questions.get(made_id).batch
+
+    def _batch_ops(self, batch: Batch, content: dict[str, Any]) -> list[Op]:
+        tree, path, submission = self._tree, self._tree.item(batch.id), batch.submission
+        own = {"made": 0, **({"request_id": submission.request_id} if submission.request_id else {})}
+        ops = [
+            Op("make", f"{path}/submission", encode(content)),
+            Op("make", f"{path}/status", tree.status_of(batch)),
+            Op("make", tree.made(batch.id), encode(own)),
+        ]
+        if submission.request_id:
+            ops.append(Op("make", tree.request(submission.request_id), batch.id.encode()))
+        if other_name := tree.uuid(content):
+            ops.append(Op("make", other_name, batch.id.encode()))
+        return ops
+
+    def _made_by(self, request_id: str) -> Batch | None:
+        if not request_id:
+            return None
+        found: Any = self._sessions.base.ask(read(self._tree.request(request_id)))[0]
+        record = None if isinstance(found, Exception) else self._questions.find(found[0].decode())
+        return record.batch if record else None
+
+    def _new_ids(self, prefix: str, count: int) -> list[str]:
+        """Ids that nobody else gets, their nodes made alone and empty."""
+        results = self._sessions.base.ask(multi([Op("tell", prefix, self._tree.empty)] * count))[0]
+        if first_error(results) is not None:
+            raise StoreUnavailable(self._tree.item(prefix), f"cannot be created: {results}")
+        names = [name_of(str(path)) for path in results]
+        kind = name_of(prefix)
+        base = self._number_base.get(kind, 0)
+        return self._behind(names, [f"{kind}{base + int(name[3:]):010d}" for name in names]) if base else names
+
+    def _behind(self, names: Sequence[str], ids: list[str]) -> list[str]:
+        """These ids in place of what ZooKeeper counted: the queue came from a store that had given more."""
+        made = [Op("make", self._tree.item(each), self._tree.empty) for each in ids]
+        results = self._sessions.base.ask(multi([*made, *(Op("remove", self._tree.item(name)) for name in names)]))[0]
+        if first_error(results) is not None:
+            raise StoreUnavailable(self._tree.item(ids[0]), f"cannot be created: {results}")
+        return ids
+
+    # ------------------------------------------------------------------ jobs
+
+    def create_jobs(self, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str) -> int:
+        """Those of these jobs that the batch does not have yet, in portions that are each made at once."""
+        loaded = self._taking.load(taken)
+        queue_work.create_jobs(loaded.snapshot, taken, position, jobs, work_folder)
+        made = loaded.found.batch.made
+        while new := jobs[made - position :][:PORTION]:
+            made = self._create_portion(taken, made, new, work_folder)
+        self._taking.distrust(taken.id)
+        return made
+
+    def _create_portion(self, taken: Taken, made: int, jobs: Sequence[NewJob], work_folder: str) -> int:
+        """Create as many of these as fit into one multi. Returns how many the batch has then."""
+        ids = self._new_ids(f"{self._tree.jobs}/jid", len(jobs))
+
+        def build() -> ChangePlan[int]:
+            loaded = self._taking.load(taken)
+            outcome = queue_work.create_jobs(loaded.snapshot, taken, made, jobs, work_folder)
+            record = loaded.found
+            if record.batch.made != made:  # An earlier try whose answer was lost.
+                return ChangePlan([], record.batch.made)
+            (new,) = (change for change in outcome.changes if isinstance(change, AddJobs))
+            guards = self._guards(record)
+            parts = self._fitting(guards, [self._job_ops(new, *each) for each in zip(ids, jobs, strict=True)])
+            content = {"made": made + len(parts), "request_id": record.batch.submission.request_id}
+            count = Op("set", self._tree.made(taken.id), encode(content), record.versions["made"])
+            chosen = ids[: len(parts)]
+            ops = [*guards, *(op for part in parts for op in part), count, *self._arrivals(new, chosen)]
+            told = [replace(new.entry, job=job_id) for job_id in chosen] if new.entry else []
+            return ChangePlan(ops, made + len(parts), told, self._taking.session_of(taken.id))
+
+        try:
+            count = self._commits.run(build)
+        except ItemLost:
+            self._drop_ids(ids)
+            raise
+        self._drop_ids(ids[count - made :])
+        return count
+
+    def _fitting(self, guards: Sequence[Op], parts: Sequence[list[Op]]) -> Sequence[list[Op]]:
+        """As many of these as one multi can hold, and one at least."""
+        size = sum(map(size_of, guards))
+        for number, part in enumerate(parts):
+            size += sum(map(size_of, part)) + TOLD_BYTES
+            if number and size > MOST_BYTES * 0.9:
+                return parts[:number]
+        return parts
+
+    def _guards(self, record: ItemNodes) -> list[Op]:
+        tree, batch = self._tree, record.batch
+        guards = [Op("check", tree.status(batch.id), version=record.version), Op("check", tree.lock(batch.id))]
+        return [*guards, *(Op("make", path, data) for path, data in self._ops.missing_folders(record))]
+
+    def _job_ops(self, new: AddJobs, job_id: str, job: NewJob) -> list[Op]:
+        tree, path, batch = self._tree, self._tree.item(job_id), new.batch
+        configuration = job_configuration(batch, job_id, job, new.work_folder)
+        identifiers = tree.identifiers(job.identifiers)
+        nodes: list[tuple[str, bytes | None]] = [
+            (f"{path}/configuration", encode(tree.configuration(configuration))),
+            (f"{path}/status", tree.job_status(new.state, None, self._commits.now(), 0, new.message)),
+            (f"{path}/priority", b"%d" % job.priority),
+            *tree.job_nodes(job_id, batch.id),
+            *([(f"{path}/identifiers", encode(identifiers))] if identifiers else []),
+            (tree.entry(new.state, job.priority, job_id), tree.empty),
+            (f"{tree.folder(batch.id, folder_of(new.state))}/{job_id}", tree.empty),
+        ]
+        return [Op("make", *node) for node in nodes]
+
+    def _arrivals(self, new: AddJobs, ids: Sequence[str]) -> list[Op]:
+        by_priority: dict[int, list[str]] = {}
+        for job_id, job in zip(ids, new.jobs, strict=False):
+            by_priority.setdefault(job.priority, []).append(job_id)
+        return [
+            self._commits.arrival(new.state, priority, some[0] if len(some) == 1 else "")
+            for priority, some in by_priority.items()
+        ]
+
+    def _drop_ids(self, ids: Sequence[str]) -> None:
+        """They were not needed: a node with something below it is not removed."""
+        if ids:
+            self._sessions.base.ask(*(remove(self._tree.item(each)) for each in ids))
+
+    # ------------------------------------------------------------------ holds
+
+    def set_hold(self, hold: Hold) -> Hold:
+        """The collection waits; the hold that stands."""
+
+        def build() -> ChangePlan[Hold | None]:
+            if standing := self._questions.hold(hold.profile):
+                return ChangePlan([], standing)
+            content = {"reason": hold.reason, "who": hold.who, "since": self._tree.time(self._commits.now())}
+            told = queue_work.record_hold(hold, actor())
+            return ChangePlan([Op("make", self._tree.hold(hold.profile), encode(content))], None, [told])
+
+        return self._commits.run(build) or self._questions.hold(hold.profile) or hold
+
+    def clear_hold(self, profile: str, who: str) -> bool:
+        """The collection no longer waits. False: it did not."""
+
+        def build() -> ChangePlan[bool]:
+            standing = self._questions.hold(profile)
+            if standing is None:
+                return ChangePlan([], False)  # noqa: FBT003 - the answer
+            told = queue_work.record_clearing(standing, who, actor())
+            return ChangePlan([Op("remove", self._tree.hold(profile))], True, [told])  # noqa: FBT003 - the answer
+
+        return self._commits.run(build)

@@ -1,0 +1,285 @@
+"""Batches and ingest jobs as their nodes have them, with the versions that guard every change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+
+from headgate.core.access.owners import LOCAL
+from headgate.core.queue.model import Batch, Folder, IngestJob, Item, JobCounts, Report, is_batch
+from headgate.stores.zookeeper.ensemble.asking import Question, look, read
+from headgate.stores.zookeeper.ensemble.clock import Now
+from headgate.stores.zookeeper.ensemble.session import ZkSession
+from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode, encode
+
+#: Instead of a version: whichever the node has; and that there is no node.
+ANY, ABSENT = -1, -2
+_JOB_PARTS = ("status", "configuration", "identifiers", "priority", "space_needed")
+_BATCH_PARTS = ("status", "submission", "status-report")
+
+
+@dataclass(frozen=True, slots=True)
+class ItemNodes:
+    """An item, and what a write compares."""
+
+    item: Item
+    #: What the status holds, and its version: the token of the newest taking, less the tree's base.
+    status: bytes
+    version: int
+    #: The session of its owner; 0: a lock that no session keeps, since it was taken through the service; None:
+    #: nobody has it.
+    lock: int | None
+    #: There is a node that says who has it, and this is the mark of that taking.
+    owned: bool
+    mark: str
+    #: Versions of the other nodes; ABSENT: there is none.
+    versions: dict[str, int]
+    #: How many more nodes its report is in, and what they are called.
+    parts: int = 0
+    parts_name: str = ""
+    #: Seconds that are left of a lease that no session keeps; None: it is kept by one, or nobody has it.
+    left: float | None = None
+    #: It was taken, its lease expired, and its nodes are still there: the version of the owner's node.
+    remains: int | None = None
+    #: There is a node that says who took it last, or how many died.
+    noted: bool = False
+    #: Who took it and died, which nobody has noticed yet, and by which token.
+    died: tuple[str, int] | None = None
+
+    @property
+    def job(self) -> IngestJob:
+        """The job that it is of."""
+        assert isinstance(self.item, IngestJob)  # noqa: S101 - its id says so
+        return self.item
+
+    @property
+    def batch(self) -> Batch:
+        """The batch that it is of."""
+        assert isinstance(self.item, Batch)  # noqa: S101 - its id says so
+        return self.item
+
+    def has(self, node: str) -> bool:
+        """Whether the item has such a node."""
+        return self.versions.get(node, ABSENT) != ABSENT
+
+
+def ask_job(tree: QueueTree, job_id: str) -> list[Question]:
+    """All that a job is made of."""
+    path = tree.item(job_id)
+    parts = (*_JOB_PARTS, tree.batch_node) if tree.batch_node else _JOB_PARTS
+    own = [read(tree.owner(job_id)), read(tree.taking(job_id))]
+    return [look(f"{path}/lock"), *own, *(read(f"{path}/{part}") for part in parts)]
+
+
+def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> ItemNodes | None:
+    """A job; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
+    lock, owner, taking, status, configuration, identifiers, priority, space, *rest = answers
+    if isinstance(status, Exception):
+        return None
+    content = decode(status[0], "status")
+    settings = decode(_data(configuration), "configuration")
+    batch_id = _text(rest[0]) if rest else str(settings.get("batch_id", ""))
+    worker, lease, mark, principal = _owner(lock, owner)
+    state, version = _job_state(tree, content.get("status")), status[1].version
+    job = IngestJob(
+        job_id, batch_id, state,
+        tree.good_step(content.get("last_successful_status")), _number(content.get("retry_count", 0), "retry_count"),
+        _number(_text(priority), "priority"), max(_number(_text(space) or 0, "space_needed"), 0),
+        tree.read_identifiers(decode(_data(identifiers) or b"{}", "identifiers")),
+        tree.read_configuration(settings, batch_id), str(content.get("message") or ""), tree.status_time(content),
+        worker, version + tree.token_base, lease, principal, *_crashes(tree, job_id, taking, state),
+    )  # fmt: skip
+    versions = dict(zip(_JOB_PARTS, map(_version, answers[3:]), strict=False))
+    return ItemNodes(
+        job, status[0], version, _session(lock), not isinstance(owner, Exception), mark, versions,
+        noted=not isinstance(taking, Exception),
+        died=_died(lock, taking, version + tree.token_base),
+    )  # fmt: skip
+
+
+def ask_queued(tree: QueueTree, job_id: str) -> list[Question]:
+    """Everything needed to take a job that its queue entry lacks: each question costs as much as a write."""
+    path = tree.item(job_id)
+    parts = ("status", "configuration", "identifiers", "space_needed", *([tree.batch_node] if tree.batch_node else []))
+    return [look(f"{path}/lock"), *(read(f"{path}/{part}") for part in parts)]
+
+
+def read_queued(tree: QueueTree, name: str, answers: Sequence[Any]) -> ItemNodes | None:
+    """The job behind an entry. Its priority is the entry's: every change of state removes just that entry."""
+    lock, status, configuration, identifiers, *rest = answers
+    priority = (name[:2].encode(), None)
+    return read_job(
+        tree, name[3:], [lock, NoNodeError(), NoNodeError(), status, configuration, identifiers, priority, *rest]
+    )
+
+
+def ask_batch(tree: QueueTree, batch_id: str) -> list[Question]:
+    """All that a batch is made of."""
+    path = tree.item(batch_id)
+    return [
+        look(f"{path}/lock"), read(tree.owner(batch_id)), read(tree.taking(batch_id)),
+        *(read(f"{path}/{part}") for part in _BATCH_PARTS),
+        read(tree.made(batch_id)), look(f"{path}/states"),
+        *(look(tree.folder(batch_id, folder)) for folder in tree.folders),
+    ]  # fmt: skip
+
+
+def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> ItemNodes | None:
+    """A batch; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
+    lock, owner, taking, status, submission, report, made, states, *folders = answers
+    if isinstance(status, Exception):
+        return None
+    content = decode(status[0], "status")
+    own = decode(_data(made) or b"{}", "count of jobs")
+    counts = {folder: stat.numChildren if stat else 0 for folder, stat in zip(tree.folders, folders, strict=True)}
+    worker, lease, mark, principal = _owner(lock, owner)
+    state, version = tree.state(content.get("status"), tree.rules.batch), status[1].version
+    batch = Batch(
+        batch_id, state,
+        tree.read_submission(decode(_data(submission), "submission"), str(own.get("request_id", ""))),
+        str(content.get("message") or ""), tree.status_time(content),
+        JobCounts(counts[Folder.PROCESSING], counts[Folder.FAILED], counts[Folder.COMPLETED]),
+        _number(own.get("made", sum(counts.values())), "count of jobs"), _report(tree, report), worker,
+        version + tree.token_base, lease, principal, *_crashes(tree, batch_id, taking, state),
+    )  # fmt: skip
+    versions = dict(zip((*_BATCH_PARTS, "made"), map(_version, answers[3:]), strict=False))
+    present = {folder.value: 0 for folder, stat in zip(tree.folders, folders, strict=True) if stat}
+    versions |= present | ({"states": 0} if states else {})
+    more = {} if isinstance(report, Exception) else decode(report[0], "status-report")
+    return ItemNodes(
+        batch, status[0], version, _session(lock), not isinstance(owner, Exception), mark, versions,
+        _number(more.get("parts", 0), "status-report"), str(more.get("continued", "")),
+        noted=not isinstance(taking, Exception),
+        died=_died(lock, taking, version + tree.token_base),
+    )  # fmt: skip
+
+
+def answers_of(session: ZkSession, tree: QueueTree, ids: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
+    """All that these items are made of, read in one trip: what `read_item` takes."""
+    questions = [ask_batch(tree, each) if is_batch(each) else ask_job(tree, each) for each in ids]
+    answers = iter(session.ask(*(question for some in questions for question in some)))
+    for item_id, some in zip(ids, questions, strict=True):
+        yield item_id, [next(answers) for _ in some]
+
+
+def read_item(tree: QueueTree, item_id: str, answers: Sequence[Any]) -> ItemNodes | None:
+    """A batch or job; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
+    return read_batch(tree, item_id, answers) if is_batch(item_id) else read_job(tree, item_id, answers)
+
+
+def judged(record: ItemNodes, owner: Any, now: Now) -> ItemNodes:
+    """An item whose lock no session keeps, with what is left of its lease; nobody's, if nothing is left."""
+    if isinstance(owner, Exception):
+        return record  # Not one of ours: see the faults.
+    data, stat = owner
+    content = decode(data, "owner")
+    worker, lease, mark, principal = _read_owner(content)
+    span = content.get("left")
+    left = now.left(lease if span is None else float(span), stat)
+    if left > 0:
+        item = replace(record.item, worker=worker, lease=lease, principal=principal)
+        return replace(record, item=item, owned=True, mark=mark, left=left)
+    item = replace(record.item, worker="", lease=None, principal="")
+    return replace(
+        record, item=item, lock=None, owned=False, mark="", remains=stat.version, died=(worker, record.item.token)
+    )
+
+
+def as_cleaned(record: ItemNodes, state: str) -> ItemNodes:
+    """A job that is no longer in the queue, in the state that it is in then."""
+    return replace(record, item=replace(record.job, state=state))
+
+
+def _job_state(tree: QueueTree, word: object) -> str:
+    """A cleaned job's status is that of a completed one; no other end leaves a status behind."""
+    state = tree.state(word, tree.rules.job)
+    if state in tree.entry_states:
+        return state
+    raise Unreadable(f"its status is {word!r}, which is not a state of a job")
+
+
+def _report(tree: QueueTree, answer: Any) -> Report | None:
+    """What the node itself holds; the rest of a long one is read where it is needed."""
+    if isinstance(answer, Exception):
+        return None
+    content = decode(answer[0], "status-report")
+    failed, successful = (tuple(map(str, content.get(key) or ())) for key in ("failed_jobs", "successful_jobs"))
+    return Report(failed, successful, tree.read_time(content.get("last_modified")))
+
+
+def _owner(lock: Any, owner: Any) -> tuple[str, float | None, str, str]:
+    """Who has it, for how long, by which taking, and whose it is."""
+    if lock is None:
+        return "", None, "", ""
+    if isinstance(owner, Exception):  # Another tool's, which works on the ensemble itself.
+        return f"session {lock.ephemeralOwner:#x}", None, "", LOCAL
+    return _read_owner(decode(owner[0], "owner"))
+
+
+def taking_note(item: Item) -> dict[str, Any]:
+    """What is kept of a taking beyond the life of its session: who it is, and by which token."""
+    return {"worker": item.worker, "token": item.token, **crash_note(item)}
+
+
+def crash_note(item: Item) -> dict[str, Any]:
+    """What is kept of the workers that died on an item; empty: none did."""
+    return {"crashes": item.crashes, "state": item.former or item.state} if item.crashes else {}
+
+
+def _crashes(tree: QueueTree, item_id: str, taking: Any, state: str) -> tuple[int, str]:
+    """How many workers died, and where, if it is held for that. Items that another tool changed since count from 0."""
+    if isinstance(taking, Exception):
+        return 0, ""
+    content = decode(taking[0], "taking")
+    count, where = _number(content.get("crashes", 0), "count of crashes"), str(content.get("state", ""))
+    if where == state:
+        return count, ""
+    return (count, where) if count and tree.rules.reaps_into(item_id, where, state) else (0, "")
+
+
+def _died(lock: Any, taking: Any, token: int) -> tuple[str, int] | None:
+    """Who took an item, and is gone without a word: its session ended, and the status is still as it left it."""
+    if lock is not None or isinstance(taking, Exception):
+        return None
+    content = decode(taking[0], "taking")
+    if content.get("token") != token:
+        return None
+    return str(content.get("worker", "")), int(content.get("was", token))
+
+
+def _read_owner(content: dict[str, Any]) -> tuple[str, float, str, str]:
+    worker, mark, principal = (str(content.get(key, "")) for key in ("worker", "mark", "principal"))
+    return worker, float(content.get("lease", 0)), mark, principal
+
+
+def owner_content(item: Item, lease: float, mark: str) -> bytes:
+    """What the owner's node of an item holds."""
+    return encode({"worker": item.worker, "lease": lease, "mark": mark, "principal": item.principal})
+
+
+def _session(lock: Any) -> int | None:
+    return None if lock is None else int(lock.ephemeralOwner)
+
+
+def _data(answer: Any) -> bytes | None:
+    return None if isinstance(answer, Exception) else answer[0]
+
+
+def _text(answer: Any) -> str:
+    return (_data(answer) or b"").decode(errors="replace").strip()
+
+
+def _version(answer: Any) -> int:
+    if isinstance(answer, Exception) or answer is None:
+        return ABSENT
+    return ANY if answer[1] is None else int(answer[1].version)
+
+
+def _number(value: object, what: str) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise Unreadable(f"its {what} is {value!r}, which is not a number") from None

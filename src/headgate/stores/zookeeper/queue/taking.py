@@ -1,0 +1,499 @@
+"""Taking items, keeping them, giving them back."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from headgate import chance
+from headgate.calls.actor import log_override, must_own
+from headgate.calls.deadlines import within
+from headgate.core.errors import HeadgateError, ItemLost, StoreUnavailable
+from headgate.core.ledger.model import Asker
+from headgate.core.queue import work as queue_work
+from headgate.core.queue.model import ALL, Batch, IngestJob, Item, Place, Taken, is_batch
+from headgate.stores.zookeeper.ensemble.asking import catch_up, look, read
+from headgate.stores.zookeeper.ensemble.multi import Op, first_error, multi
+from headgate.stores.zookeeper.ensemble.session import Interrupted, ZkSession, ZkSessions
+from headgate.stores.zookeeper.guarded import ChangePlan, new_mark
+from headgate.stores.zookeeper.overdue import DueCalls
+from headgate.stores.zookeeper.queue.changes import ChangeOps
+from headgate.stores.zookeeper.queue.commits import Commits
+from headgate.stores.zookeeper.queue.leases import ItemLeases, KeptItem
+from headgate.stores.zookeeper.queue.lists import JobList, Lists, PauseWatch, Wakes
+from headgate.stores.zookeeper.queue.questions import ItemQuestions
+from headgate.stores.zookeeper.queue.reaping import Reaping
+from headgate.stores.zookeeper.queue.records import (
+    ItemNodes,
+    ask_batch,
+    ask_queued,
+    owner_content,
+    read_batch,
+    read_queued,
+    taking_note,
+)
+from headgate.stores.zookeeper.queue.snapshots import LoadedItem, Snapshots
+from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode
+from headgate.stores.zookeeper.repeats import check_keys
+from headgate.telemetry import event
+
+T = TypeVar("T")
+
+#: Items that are looked at together, where others are after them too.
+SAMPLE = 4
+
+
+class Taking:
+    """Takes the items of one queue for this process."""
+
+    def __init__(
+        self, sessions: ZkSessions, tree: QueueTree, questions: ItemQuestions, commits: Commits, ops: ChangeOps,
+        snapshots: Snapshots, leases: ItemLeases, reaping: Reaping,
+    ) -> None:  # fmt: skip
+        self._sessions = sessions
+        self._reaping = reaping
+        self._leases = leases
+        self._tree = tree
+        self._questions = questions
+        self._commits = commits
+        self._ops = ops
+        self._snapshots = snapshots
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is known, and nothing is watched."""
+        self._pid = os.getpid()
+        self._lists = Lists(self._sessions, self._tree, self._questions)
+        self._pause = PauseWatch(self._tree.hold(ALL))
+        self._kept: dict[str, KeptItem] = {}
+        self._overdue = DueCalls()
+        #: Somebody else was first, the last time.
+        self._crowded = False
+
+    @property
+    def lists(self) -> Lists:
+        """What there is to take. After a fork, what was taken and watched is the parent's."""
+        if self._pid != os.getpid():
+            self._begin()
+        return self._lists
+
+    # ------------------------------------------------------------------ taking
+
+    def take_batch(self, state: str, asker: Asker, after: str | None) -> Batch | None:
+        """The oldest batch in that state, behind that one if it is named, that nobody has."""
+        if not self._tree.rules.may_be_taken(self._tree.rules.batch, state):
+            return None
+        if (again := self._repeated(asker)) is not None:
+            return again.batch
+        return self._caught_up(asker, lambda session: self._find_batch(session, state, asker, after))
+
+    def _caught_up(self, asker: Asker, find: Callable[[ZkSession], T | None]) -> T | None:
+        """What it finds; if nothing, once more when the session's server has all that was listed by another's."""
+        with within(self._sessions.answer_within):
+            session = self._sessions.base if asker.outlives else self._sessions.leasing(asker.lease)
+            found = find(session)
+            if found is None:
+                session.ask(catch_up(self._tree.batches))
+                found = find(session)
+            return found
+
+    def _find_batch(self, session: ZkSession, state: str, asker: Asker, after: str | None) -> Batch | None:
+        wakes = self.lists.board.wakes
+        changes = wakes.changes
+        found = [each for each in self.lists.board.batches(state) if after is None or each > after]
+        if state in self._tree.rules.after_jobs:  # Merritt's own consumers set it before the last job has ended.
+            found = self._questions.without_running(found)
+        blockers: list[str] = []
+        while found:
+            some, found = found[:SAMPLE], found[SAMPLE:]
+            paused, records = self._look(session, some)
+            if paused:
+                blockers = [self._tree.hold(ALL)]
+                break
+            free = [record for record in records if record.item.state == state and record.lock is None]
+            blockers += self._blockers(wakes, records)
+            for record in free:
+                if kept := self._take(session, record, asker):
+                    return kept.batch
+        if after is None:  # What stands before it was not looked at.
+            self._found_nothing(wakes, changes, blockers)
+        return None
+
+    def take_job(self, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
+        """The first job in that state, behind that place, that nobody has."""
+        if not self._tree.rules.may_be_taken(self._tree.rules.job, state):
+            return None
+        if (again := self._repeated(asker)) is not None:
+            return again.job
+        return self._caught_up(asker, lambda session: self._find_job(session, state, asker, after))
+
+    def _find_job(self, session: ZkSession, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
+        jobs = self.lists.jobs(state)
+        changes = jobs.wakes.changes
+        behind = f"{after.priority:02d}-{after.id}" if after else ""
+        blockers: list[str] = []
+        for names in self._samples(jobs, behind):
+            paused, records = self._look(session, names)
+            if paused:
+                jobs.put_back(names)
+                blockers = [self._tree.hold(ALL)]
+                break
+            free = [
+                each for each in records if each.item.state == state and each.lock is None and _name(each.job) in names
+            ]
+            blockers += self._blockers(jobs.wakes, records)
+            record, untried = self._take_one(session, free, asker)
+            jobs.put_back(_name(each.job) for each in untried)
+            if record:
+                return record.job
+        self._found_nothing(jobs.wakes, changes, blockers)
+        return None
+
+    def _blockers(self, wakes: Wakes, records: Sequence[ItemNodes]) -> list[str]:
+        """The locks of those that somebody has. This process itself reports the end of leases without a session."""
+        for record in records:
+            if record.left is not None:
+                self._overdue.expect(f"wake {record.item.id}", time.monotonic() + record.left, wakes.tell)
+        return [self._tree.lock(record.item.id) for record in records if record.lock is not None]
+
+    def _samples(self, jobs: JobList, behind: str) -> Iterator[list[str]]:
+        """A few names at a time, none twice, until even a new list has no other."""
+        tried: set[str] = set()
+        listed = False
+        jobs.refresh()
+        while True:
+            names = jobs.choose(SAMPLE if self._crowded else 1, behind)
+            if not names:
+                if listed:
+                    return
+                listed = True
+                jobs.refresh(all_of_it=True)
+            new = [name for name in names if name not in tried]
+            tried.update(new)
+            if new:
+                yield new
+
+    def _take_one(
+        self, session: ZkSession, free: Sequence[ItemNodes], asker: Asker
+    ) -> tuple[ItemNodes | None, list[ItemNodes]]:
+        """The first; when somebody else was quicker, any of the others, so that not all go for the same again.
+
+        Gives it, and those that were not tried.
+        """
+        left, tries = list(free), 0
+        while left:
+            record = left.pop(chance.below(len(left)) if tries else 0)
+            tries += 1
+            if kept := self._take(session, record, asker):
+                self._crowded = tries > 1
+                return kept, left
+            self._crowded = True
+        return None, left
+
+    def _look(self, session: ZkSession, names: Sequence[str]) -> tuple[bool, list[ItemNodes]]:
+        """Whether the queue is paused, and these batches or entries as they are; what cannot be read is passed over."""
+        tree = self._tree
+        questions = [ask_batch(tree, each) if is_batch(each) else ask_queued(tree, each[3:]) for each in names]
+        paused, answers = self._pause.ask(session, [ask for some in questions for ask in some])
+        found: list[ItemNodes] = []
+        place = 0
+        for name, some in zip(names, questions, strict=True):
+            parse = read_batch if is_batch(name) else read_queued
+            try:
+                record = parse(tree, name, answers[place : place + len(some)])
+            except Unreadable as error:
+                event("queue.unreadable", item=name, why=str(error))
+                record = None
+            place += len(some)
+            found += [record] if record else []
+        return paused, self._questions.judged(found, session)
+
+    def _take(self, session: ZkSession, record: ItemNodes, asker: Asker) -> ItemNodes | None:
+        """One multi: the lock, who it is, and the status as it was, whose new version is the token.
+
+        What a dead owner had is reaped first, and passed over when it is held for that.
+        """
+        if record.died is not None:
+            again = self._again(record) if self._reaping.reap(record) else None
+            return self._take(session, again, asker) if again and again.died is None else None
+        item, mark, sent = record.item, new_mark(), time.monotonic()
+        seen = self._snapshots.plain(record)
+        taken = queue_work.take(seen, item.state, asker.worker, asker.lease, item.token + 1).result
+        if taken is None:
+            return None
+        kind = "make" if asker.outlives else "keep"
+        (noted,) = self._ops.note(record, taking_note(taken))
+        ops = [
+            Op(kind, self._tree.lock(item.id), self._tree.empty),
+            Op(kind, self._tree.owner(item.id), owner_content(taken, asker.lease, mark)),
+            noted,
+            Op("set", self._tree.status(item.id), record.status, record.version),
+        ]
+        keys = self._commits.key_ops(item)
+        parts = [*keys, *ops]
+        try:
+            results = session.change(multi(parts))[0]
+        except Interrupted:
+            if not self._is_marked(session, item.id, mark, taken.token):
+                return None
+        else:
+            failed = None if isinstance(results, Exception) else first_error(results)
+            check_keys(keys, None if failed is None else parts[failed])
+            if failed is not None and parts[failed] is noted and not record.noted:
+                # Somebody died on it, which its entry in the queue does not say.
+                again = self._again(record)
+                return self._take(session, again, asker) if again and again.noted else None
+            if isinstance(results, Exception) or failed is not None:
+                return None
+            self._commits.learn(results[-1].mtime)
+        number = 0 if asker.outlives else session.id
+        kept = replace(record, item=taken, version=record.version + 1, lock=number, owned=True, noted=True, mark=mark)
+        self._keep(item.id, KeptItem(kept, taken.token, session, number, asker.request_id, sent + asker.lease))
+        return kept
+
+    def _again(self, record: ItemNodes) -> ItemNodes | None:
+        """The item as it is now, if it is still in its state and nobody has it."""
+        found = self._questions.find(record.item.id)
+        return found if found and found.lock is None and found.item.state == record.item.state else None
+
+    def _keep(self, item_id: str, kept: KeptItem) -> None:
+        """Remember what was taken or renewed; let go of it when it is not renewed in time."""
+        self._kept[item_id] = kept
+        self._overdue.expect(item_id, kept.until, lambda: self._let_go(item_id, kept))
+
+    def _is_marked(self, session: ZkSession, item_id: str, mark: str, token: int) -> bool:
+        """Whether a taking whose answer was lost happened, and its session lives."""
+        try:
+            found: Any = session.ask(read(self._tree.owner(item_id)))[0]
+            marked = not isinstance(found, Exception) and decode(found[0], "owner").get("mark") == mark
+            if not marked:
+                self._reaping.report_late(item_id, token)
+        except StoreUnavailable:
+            self._let_go_later(session, item_id, mark, token)
+            raise
+        return marked
+
+    def _let_go_later(self, session: ZkSession, item_id: str, mark: str, token: int) -> None:
+        """It may be taken by a session that lives on, and nobody knows of it: give it back when the server is heard."""
+
+        def work() -> None:
+            try:
+                record = self._questions.find(item_id)
+                if record and record.mark == mark:
+                    self.give_back(Taken(item_id, record.item.token, record.item.state), "")
+                else:
+                    self._reaping.report_late(item_id, token)
+            except StoreUnavailable:
+                self._let_go_later(session, item_id, mark, token)
+            except HeadgateError:
+                pass  # It is gone, or another's.
+
+        session.on_return(work)
+
+    def _found_nothing(self, wakes: Wakes, changes: int, blockers: Sequence[str]) -> None:
+        wakes.exhaust(changes)
+        self.lists.watch(wakes, blockers)
+
+    def _repeated(self, asker: Asker) -> ItemNodes | None:
+        """What this very request has taken already, and still has."""
+        if asker.fresh or self._pid != os.getpid():  # After a fork, what was taken is the parent's.
+            return None
+        for item_id, kept in list(self._kept.items()):
+            if kept.request_id == asker.request_id:
+                record = self._questions.find(item_id)
+                if record and record.item.token == kept.token and record.lock == kept.number:
+                    return record
+        return None
+
+    # ------------------------------------------------------------------ leases that ran out
+
+    def _let_go(self, item_id: str, kept: KeptItem) -> None:
+        """It was not renewed in time by this process, and goes, unless another process renews it.
+
+        Leases without a session are judged by the process that needs the item.
+        """
+        if not kept.number:
+            self._kept.pop(item_id, None)
+            return
+
+        def run() -> None:
+            present = self._kept.get(item_id)
+            if present is None or (present.token, present.until) != (kept.token, kept.until) or kept.session.closed:
+                return
+            try:
+                with within(self._sessions.answer_within):
+                    self._end_lease(item_id, kept)
+            except StoreUnavailable:  # Its session may be lost meanwhile, and the item with it.
+                kept.session.on_return(run)
+            except HeadgateError:
+                self.forget(item_id)
+
+        threading.Thread(target=run, name="headgate-let-go", daemon=True).start()
+
+    def _end_lease(self, item_id: str, kept: KeptItem) -> None:
+        record = self._questions.find(item_id)
+        if record is None or record.item.token != kept.token or record.lock != kept.number:
+            self.forget(item_id)
+            return
+        left = self._leases.left(record)
+        if left > 0:
+            self._keep(item_id, replace(kept, until=time.monotonic() + left))
+            return
+        event("queue.lease_expired", item=item_id, token=kept.token)
+        if self._reaping.end(record, kept.session):
+            self._freed(record.item)
+        self.forget(item_id)
+
+    def _freed(self, item: Item) -> None:
+        if isinstance(item, IngestJob):
+            self.lists.jobs(item.state).put_back([_name(item)])
+            self.lists.jobs(item.state).wakes.tell()
+
+    def expire(self, limit: int) -> int:
+        """Free what was taken by somebody who died. Returns how many."""
+        freed = list(self._reaping.expire(limit))
+        for record in freed:
+            self._freed(record.item)
+        return len(freed)
+
+    # ------------------------------------------------------------------ keeping
+
+    def load(
+        self, taken: Taken, event: str = "", *, remembered: bool = False, again: bool = False, newest: bool = False
+    ) -> LoadedItem:
+        """The item that a consumer shows, with what the rows of an event look at.
+
+        `remembered`: as it was when this process took it, if nothing says that it has changed since.
+        `again`: an earlier try of the same may have happened. `newest`: with all that other servers have.
+        """
+        kept = self._kept.get(taken.id)
+        if kept and kept.token != taken.token:
+            kept = None
+        in_time, why = kept is not None and time.monotonic() < kept.until, ""
+        if kept and kept.number and kept.session.id != kept.number:
+            # Remembered for good: another tool's lock, which rewrites nothing, must not pass for ours.
+            why = "its ZooKeeper session has ended"
+        elif kept and kept.number and not in_time:
+            why = "its lease expired"
+        if kept and kept.record and remembered and in_time and not why:
+            return self._snapshots.of(kept.record, event, remembered=True, again=again)
+        if newest:
+            self._questions.catch_up()
+        record = self._questions.find(taken.id)
+        if not why and kept and record and record.lock not in (None, kept.number):
+            why = "another session has taken it"
+        return self._snapshots.of(record, event, lost=why, again=again)
+
+    def owned(self, taken: Taken) -> ItemNodes:
+        """The item as it is, if it is taken by that token and in that state; otherwise ItemLost."""
+        loaded = self.load(taken)
+        _, overrides = queue_work.owned(loaded.snapshot, taken)
+        for each in overrides:
+            log_override(each.what, each.owner)
+        return loaded.found
+
+    def session_of(self, item_id: str) -> ZkSession:
+        """The session that a taken item lives by, if it is this process's; otherwise that of everything else."""
+        kept = self._kept.get(item_id)
+        return kept.session if kept else self._sessions.base
+
+    def distrust(self, item_id: str) -> None:
+        """It may have changed since it was taken."""
+        if kept := self._kept.get(item_id):
+            self._kept[item_id] = replace(kept, record=None)
+
+    def reported(self, item_id: str, moved: Item) -> None:
+        """Its consumer has fired an event: it is no longer this process's, unless the table says so."""
+        kept = self._kept.get(item_id)
+        if kept and moved.lease is not None:
+            self._keep(item_id, replace(kept, record=None, token=moved.token))
+        else:
+            self.forget(item_id)
+
+    def forget(self, item_id: str) -> None:
+        """It is no longer this process's."""
+        self._kept.pop(item_id, None)
+        self._overdue.drop(item_id)
+
+    def close(self) -> None:
+        """Release the items of this process's sessions: it ends without having died."""
+        kept = {} if self._pid != os.getpid() else {item: each for item, each in self._kept.items() if each.number}
+        with suppress(HeadgateError), within(self._sessions.answer_within):
+            for record in self._questions.records(kept) if kept and self._sessions.base.connected else ():
+                with suppress(ItemLost):
+                    self.give_back(Taken(record.item.id, kept[record.item.id].token, record.item.state), "")
+
+    def renew(self, taken: Taken, lease: float) -> float:
+        """Restart the lease of an owner that lives."""
+        with within(self._sessions.answer_within):
+            sent = time.monotonic()
+            kept = self._kept.get(taken.id)
+            if kept and kept.token == taken.token and not kept.number and sent < kept.until and kept.record:
+                must_own(taken.id, kept.record.item.principal)
+                if not self._leases.renew_in_one_trip(taken, lease, kept.record):
+                    self._leases.renew(taken, lease, lambda: self.owned(taken))
+            else:
+                record = self.owned(taken)
+                if kept is None or not kept.number:
+                    self._leases.renew(taken, lease, lambda: self.owned(taken))
+                elif record.item.lease != lease:
+                    self._rehouse(taken, self._sessions.leasing(lease), lease, kept)
+                    kept = self._kept[taken.id]
+                elif kept.session.ask(look(self._tree.lock(taken.id)))[0] is None:
+                    raise ItemLost(taken.id, taken.token, "its lock is gone")
+            if kept and kept.token == taken.token:
+                self._keep(taken.id, replace(kept, until=sent + lease))
+            return lease
+
+    def _rehouse(self, taken: Taken, session: ZkSession, lease: float, kept: KeptItem) -> None:
+        """Another length is another session."""
+        sent = time.monotonic()
+        lock, owner, mark = self._tree.lock(taken.id), self._tree.owner(taken.id), new_mark()
+
+        def build() -> ChangePlan[None]:
+            found = self._questions.find(taken.id)
+            if found and found.mark == mark:
+                return ChangePlan([], None)
+            record = self.owned(taken)
+            content = owner_content(record.item, lease, mark)
+            ops = [
+                Op("check", self._tree.status(taken.id), version=record.version),
+                Op("remove", lock), Op("keep", lock, self._tree.empty),
+                Op("remove", owner), Op("keep", owner, content),
+            ]  # fmt: skip
+            return ChangePlan(ops, None, session=session)
+
+        try:
+            self._commits.run(build)
+        except StoreUnavailable:
+            self._let_go_later(session, taken.id, mark, taken.token)
+            raise
+        self._keep(taken.id, KeptItem(None, taken.token, session, session.id, kept.request_id, sent + lease))
+
+    def give_back(self, taken: Taken, message: str) -> None:
+        """The owner lets go of it. Its status is written again, so that the token is stale for good."""
+        with within(self._sessions.answer_within), self._reaping.late(taken):
+            self._give_back(taken, message)
+
+    def _give_back(self, taken: Taken, message: str) -> None:
+        sent = False
+
+        def build() -> ChangePlan[Item]:
+            nonlocal sent
+            loaded = self.load(taken, remembered=not sent, again=sent)
+            outcome = queue_work.give_back(loaded.snapshot, taken, message)
+            sent = True
+            return self._ops.plan(loaded, outcome, self.session_of(taken.id))
+
+        item = self._commits.run(build)
+        self.forget(taken.id)
+        self._freed(item)
+
+
+def _name(job: IngestJob) -> str:
+    return f"{job.priority:02d}-{job.id}"

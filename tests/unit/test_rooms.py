@@ -1,0 +1,86 @@
+"""Where code is found: no import loops, no two modules or classes that one could take for each other."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import grimp
+
+import headgate
+
+PACKAGE = Path(headgate.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def loops(imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that import each other, each in alphabetical order."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        ahead = [start]
+        while ahead:
+            new = imports.get(ahead.pop(), set()) - seen
+            seen |= new
+            ahead += new
+        return seen
+
+    beyond = {module: reached(module) for module in imports}
+    groups = {frozenset({module, *(each for each in beyond[module] if module in beyond.get(each, ()))})
+              for module in imports if module in beyond[module]}  # fmt: skip
+    return sorted(sorted(group) for group in groups)
+
+
+def key_of(name: str) -> frozenset[str]:
+    """What two names have in common that differ only by the form or the order of their words."""
+    return frozenset(re.sub(r"(?<=\w{3})(ings?|ers?|ed|es?|s)$", "", word) for word in name.split("_"))
+
+
+def alike(names: Iterator[str]) -> list[list[str]]:
+    found = defaultdict(set)
+    for name in names:
+        found[key_of(name)].add(name)
+    return sorted(sorted(each) for each in found.values() if len(each) > 1)
+
+
+def classes() -> Iterator[tuple[str, str]]:
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                yield node.name, str(path.relative_to(PACKAGE))
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    graph = grimp.build_graph("headgate", cache_dir=None)
+    assert loops({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}) == []
+
+
+def test_no_two_modules_of_a_layer_have_names_that_are_almost_the_same() -> None:
+    layers = sorted(path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__")
+    found = {layer.name: alike(path.stem for path in layer.rglob("*.py")) for layer in layers}
+    assert {layer: pairs for layer, pairs in found.items() if pairs} == {}
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    places = defaultdict(list)
+    for name, path in classes():
+        places[name].append(path)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_every_folder_says_what_belongs_there() -> None:
+    silent = [
+        str(path.relative_to(PACKAGE))
+        for path in FILES
+        if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+def test_loops_and_names_that_are_alike_are_found() -> None:
+    assert loops({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"d"}}) == [["b", "c"], ["d"]]
+    assert alike(iter(["fetch", "fetching", "lock_run", "run_locks", "tokens"])) == [
+        ["fetch", "fetching"],
+        ["lock_run", "run_locks"],
+    ]

@@ -1,0 +1,132 @@
+"""No mode, state or event of the tables is typed by hand outside the core, which names them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import headgate
+from headgate.core.ledger.parsing import STATUS_WORDS
+from headgate.core.locks.model import Mode
+from headgate.core.queue.model import HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
+from headgate.core.queue.rules import QUEUE_RULES
+from headgate.core.tables.states import CHUNK, LOCK
+from headgate.core.tables.tones import TONES
+from tests.unit.typed_words import typed_words
+
+PACKAGE = Path(headgate.__file__).parent
+MACHINES = [LOCK, CHUNK, *(machine for rules in QUEUE_RULES.values() for machine in (rules.batch, rules.job))]
+WORDS = {word for machine in MACHINES for word in (*machine.states, *machine.events)}
+WORDS |= {*Mode, *STATUS_WORDS.values(), *HOLD_EVENTS, *JOB_EVENTS, REPAIR_EVENT}
+
+#: Words that are something else where they are typed.
+ALLOWED = {
+    # Names of methods.
+    "calls/deadlines.py": {"forget", "expire", "publish", "resubmit", "reap", "repair"},
+    "client/queue.py": {"reap", "report", "failed"},
+    "http/routes/inventory.py": {"forget"},
+    # Arguments, parameters of requests, headers and forms.
+    "client/locks.py": {"wait"},
+    "client/sending.py": {"wait"},
+    "http/errors.py": {"accept"},
+    "http/routes/queue.py": {"report"},
+    "ingest/storage/http.py": {"delete"},
+    "ingest/storage/s3.py": {"create", "storing"},
+    "operations/declaring.py": {"wait"},
+    "operations/inventory.py": {"new", "report", "failed"},
+    "stores/sql/inventory/store.py": {"start"},
+    "stores/sql/queue/snapshots.py": {"hold"},
+    "stores/zookeeper/queue/snapshots.py": {"hold"},
+    # Keys of documents.
+    "cli/access/tokens.py": {"held"},
+    "cli/ingest/acts.py": {"held", "refused", "deleted"},
+    "cli/ingest/item_command.py": {"report"},
+    "cli/ingest/objects.py": {"deleted"},
+    "cli/ledger/job_loop.py": {"failed"},
+    "cli/ledger/jobs.py": {"failed"},
+    "cli/locks/commands.py": {"released", "held", "broken"},
+    "daemons/reporting.py": {"report"},
+    "ingest/notices/batch_mails.py": {"report"},
+    "service/locks/use_cases.py": {"waiting"},
+    "service/overview/counts.py": {"expired", "failed", "held", "waiting"},
+    "stores/sql/moving/queue.py": {"processing", "failed", "completed"},
+    "stores/sql/queue/rows.py": {"failed", "report"},
+    "stores/zookeeper/locks/records.py": {"waiting"},
+    # Nouns.
+    "cli/store/doctor.py": {"hold", "claim"},
+    "cli/store/server.py": {"claim"},
+    "cli/terminal/failures.py": {"claim"},
+    "http/dashboard/history.py": {"hold"},
+    "stores/sql/history.py": {"hold"},
+    "stores/zookeeper/queue/questions.py": {"hold"},
+    # Columns and tables of pages.
+    "cli/ingest/items.py": {"DONE"},
+    "http/dashboard/ingest/lists.py": {"completed", "failed"},
+    "http/dashboard/locks.py": {"waiting", "held"},
+    "http/dashboard/overview.py": {"waiting", "failed"},
+    "service/ledger/census.py": {"waiting"},
+    # Messages, and the state of their delivery.
+    "http/dashboard/messages.py": {"failed"},
+    "ingest/notices/messages.py": {"report", "failed"},
+    "stores/sql/inventory/statements.py": {"waiting"},
+    # Options of profiles and jobs.
+    "ingest/profiles/profile.py": {"fail"},
+    "ingest/steps/recording.py": {"fail"},
+    "operations/ledger.py": {"interrupt"},
+    "service/ledger/definitions.py": {"interrupt"},
+    "service/ledger/use_cases.py": {"interrupt"},
+    "stores/sql/schema.py": {"interrupt"},
+    # Words of sentences, and of others.
+    "http/dashboard/pipeline/chunks.py": {"released"},
+    "http/metrics.py": {"other"},
+    "ingest/formats/ezid.py": {"success"},
+    "ingest/stopping.py": {"waiting"},
+    "ingest/storage/ocfl_content.py": {"storing"},
+    "service/secrets/sealing.py": {"new"},
+    "stores/sql/migrations/migrate.py": {"finish"},
+    "stores/sql/migrations/versions/2026_11_16_0001_initial.py": {"new"},
+}
+
+
+def typed() -> Iterator[tuple[str, int, str]]:
+    """Every word that is typed outside the core: the file, the line, the word."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if PACKAGE / "core" not in path.parents:
+            for line, word in typed_words(ast.parse(path.read_text()), WORDS):
+                yield str(path.relative_to(PACKAGE)), line, word
+
+
+def test_no_mode_state_or_event_is_typed_outside_the_core() -> None:
+    found = list(typed())
+    assert [f"{name}:{line}: {word}" for name, line, word in found if word not in ALLOWED.get(name, ())] == []
+    needed = {(name, word) for name, _, word in found}
+    assert [(name, word) for name, words in ALLOWED.items() for word in words if (name, word) not in needed] == []
+
+
+def modes_in(tree: ast.AST) -> list[str]:
+    """Modes that are chosen by name."""
+    return [
+        f"{node.lineno}: Mode.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Mode"
+    ]
+
+
+def test_no_store_chooses_a_mode_of_a_lock_by_name() -> None:
+    stores = sorted((PACKAGE / "stores").rglob("*.py"))
+    assert [(path.name, mode) for path in stores for mode in modes_in(ast.parse(path.read_text()))] == []
+
+
+def test_the_search_finds_words_wherever_they_are_typed() -> None:
+    typed = """
+def find(status, mode):
+    "the READY ones"
+    check_span("wait", status)
+    if status == "RUNNING" or mode is Mode.EXCLUSIVE:
+        return run("select 1 where status = 'held'"), CHUNK.find(status, "claim"), "claim it"
+"""
+    assert [word for _, word in typed_words(ast.parse(typed), WORDS)] == ["RUNNING", "held", "claim"]
+    assert modes_in(ast.parse(typed)) == ["5: Mode.EXCLUSIVE"]
+
+
+def test_every_word_that_has_a_tone_is_one_of_the_tables() -> None:
+    assert set(TONES) <= WORDS
