@@ -23,8 +23,11 @@ OCFL_STAMP := $(OCFL_VENV)/installed-$(call content,requirements-ocfl.lock)
 AUDIT_STAMP := $(AUDIT_VENV)/installed-$(call content,requirements-audit.lock)
 RUNTIME_STAMP := $(VENV)/installed-runtime-$(call content,requirements-runtime.lock pyproject.toml)
 
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
-INSTALL_PROJECT := $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# A lock file names every package, so pip resolves nothing. Otherwise it fails as soon as a package that is needed
+# with an extra (psycopg[pool]) has a newer release than the pinned one.
+INSTALL_LOCKED := $(PIP_INSTALL) --require-hashes --no-deps --requirement
+INSTALL_PROJECT := $(BIN)/python $(PIP_INSTALL) --no-compile --no-deps --no-build-isolation --editable .
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-header --quiet
 
@@ -129,7 +132,7 @@ audit: $(AUDIT_STAMP) ## Look up known vulnerabilities of every package in the l
 	$(AUDIT_VENV)/bin/python tools/audit.py requirements-runtime.lock requirements.lock requirements-audit.lock
 
 lock: $(BIN)/python ## Write the lock files again from pyproject.toml
-	$(PIP_INSTALL) uv
+	$(BIN)/python $(PIP_INSTALL) uv
 	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements.lock
 	echo ocfl-py | $(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --no-header --quiet \
 		--upgrade --output-file requirements-ocfl.lock
@@ -146,28 +149,26 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(RUNTIME_STAMP): | $(BIN)/python
-	$(PIP_INSTALL) --require-hashes --requirement requirements-runtime.lock
+	$(BIN)/python $(INSTALL_LOCKED) requirements-runtime.lock --no-compile
 	$(INSTALL_PROJECT)
 	rm -f $(VENV)/installed-runtime-*
 	touch $@
 
 # This holds all of the runtime's packages in the same versions, so it counts as that install too.
 $(DEV_STAMP): | $(BIN)/python
-	$(PIP_INSTALL) --require-hashes --requirement requirements.lock
+	$(BIN)/python $(INSTALL_LOCKED) requirements.lock --no-compile
 	$(INSTALL_PROJECT)
 	rm -f $(VENV)/installed-dev-* $(VENV)/installed-runtime-*
 	touch $@ $(RUNTIME_STAMP)
 
 $(OCFL_STAMP):
 	$(PYTHON) -m venv $(OCFL_VENV)
-	$(OCFL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-		--requirement requirements-ocfl.lock
+	$(OCFL_VENV)/bin/python $(INSTALL_LOCKED) requirements-ocfl.lock
 	rm -f $(OCFL_VENV)/installed-*
 	touch $@
 
 $(AUDIT_STAMP):
 	$(PYTHON) -m venv $(AUDIT_VENV)
-	$(AUDIT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-		--requirement requirements-audit.lock
+	$(AUDIT_VENV)/bin/python $(INSTALL_LOCKED) requirements-audit.lock
 	rm -f $(AUDIT_VENV)/installed-*
 	touch $@

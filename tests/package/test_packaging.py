@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 from headgate.cli.service.up import up
@@ -40,6 +41,15 @@ def test_the_container_file_copies_what_is_there() -> None:
     stages = [words.rpartition(" AS ")[2] for name, words in instructions() if name == "FROM" and " AS " in words]
     copied = [re.search(r"--from=(\w+)", words) for name, words in instructions() if name == "COPY"]
     assert {found[1] for found in copied if found} == set(stages)
+
+
+def test_an_install_from_a_lock_file_resolves_nothing() -> None:
+    """A lock file is complete. Where pip resolves all the same, a new release of a pinned package can fail it."""
+    texts = [CONTAINER.read_text(encoding="utf-8"), (ROOT / "Makefile").read_text(encoding="utf-8")]
+    installs = [line for text in texts for line in text.splitlines() if "--require-hashes" in line]
+    assert len(installs) == 2
+    assert all("--no-deps" in line for line in installs), installs
+    subprocess.run([sys.executable, "-m", "pip", "check"], check=True, capture_output=True)
 
 
 def test_the_container_begins_with_one_image_that_cannot_change() -> None:
