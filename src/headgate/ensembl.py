@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from headgate.core.ensembl import LOCK_TYPES, lock_number, number
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, UnknownName
-from headgate.core.locks.model import Blocker, Lock
+from headgate.core.locks.model import Blocker, Lock, Mode
 from headgate.core.locks.parsing import parse_mode
 from headgate.core.values.names import check_name, check_resource
 from headgate.gate import connect
@@ -37,6 +37,9 @@ __all__ = [
     "ResourceLocker",
     "WrongValue",
 ]
+
+#: Options of the original's MySQL drivers that change nothing here: connections always use utf8mb4.
+_DRIVER_OPTIONS = ("charset=", "use_unicode=")
 
 
 class LockException(Refused):
@@ -146,12 +149,15 @@ class ResourceLocker:
     """Clients, resources and locks of one store, by the Ensembl locker's names."""
 
     def __init__(self, url: str, timeout: float = 3600) -> None:
-        """Open the store; an empty database becomes one. `timeout` is accepted as in the original, but ignored."""
+        """Open the store; an empty database becomes one.
+
+        `timeout`, and `charset` and `use_unicode` in the URL, are accepted as in the original, but ignored.
+        """
         del timeout
         self.url = url
         # The URL given is where the locks are, whatever the settings say about coordination.
         with _original_errors():
-            self._gate = connect(url, coordination_url="")
+            self._gate = connect(_without_driver_options(url), coordination_url="")
         self._locks = self._gate.locks
 
     def lock(self, client_name: str, resource_uri: str, lock_type: str) -> ResourceLock:
@@ -172,12 +178,35 @@ class ResourceLocker:
             self._locks.release(held.lock_id, held.token)
 
     def get_locks(
-        self, *, client_name: str | None = None, resource_uri: str | None = None, lock_type: str | None = None
+        self,
+        *,
+        client_name: str | None = None,
+        resource_uri: str | None = None,
+        lock_type: str | None = None,
+        id: int | None = None,  # noqa: A002 - the original's name
+        client: str | None = None,
+        resource: str | None = None,
     ) -> list[ResourceLock]:
-        """Return the held locks, oldest first: all, or those that match."""
+        """Return the held locks, oldest first: all, or those that match every filter that is given.
+
+        `id`, `client` and `resource` are the original's names for the number, the client's name and the URI. As in the
+        original, a `lock_type` other than read and write matches no lock.
+        """
+        mode = None if lock_type is None else _mode(lock_type)
+        if lock_type is not None and mode is None:
+            return []
         with _original_errors():
-            found = self._locks.list(resource_uri, client_name, lock_type)
-        return sorted(map(_lock, found), key=lambda lock: (lock.created, lock.lock_id))
+            found = self._locks.list(
+                resource_uri if resource is None else resource, client_name if client is None else client, mode
+            )
+        locks = [
+            lock
+            for lock in map(_lock, found)
+            if id in (None, lock.resource_lock_id)
+            and client_name in (None, lock.client.name)
+            and resource_uri in (None, lock.resource.uri)
+        ]
+        return sorted(locks, key=lambda lock: (lock.created, lock.lock_id))
 
     def get_lock(self, lock_id: int | str) -> ResourceLock | None:
         """Return the lock with that number or Headgate id; None if it is not held."""
@@ -272,6 +301,19 @@ def _original_errors() -> Iterator[None]:
         raise NotFound(error.what, error.name) from error
     except BadValue as error:
         raise WrongValue(error.what, error.value, error.why) from error
+
+
+def _without_driver_options(url: str) -> str:
+    place, _, query = url.partition("?")
+    left = "&".join(each for each in query.split("&") if not each.startswith(_DRIVER_OPTIONS))
+    return f"{place}?{left}" if left else place
+
+
+def _mode(lock_type: str) -> Mode | None:
+    try:
+        return parse_mode(lock_type)
+    except BadValue:
+        return None
 
 
 def _lock(lock: Lock) -> ResourceLock:

@@ -190,6 +190,31 @@ def test_get_locks_by_client_resource_and_type(locker: ResourceLocker) -> None:
     assert locker.get_locks(client_name="copier", lock_type="write") == []
 
 
+def test_get_locks_by_the_originals_names(locker: ResourceLocker) -> None:
+    read = locker.lock("loader", URI, "read")
+    other = locker.lock("copier", URI, "read")
+    assert locker.get_locks(client="loader") == [read]
+    assert locker.get_locks(resource=URI) == [read, other]
+    assert locker.get_locks(id=other.resource_lock_id) == [other]
+    assert locker.get_locks(id=other.resource_lock_id, client="loader") == []
+    assert locker.get_locks(client="loader", client_name="copier") == []
+
+
+@pytest.mark.parametrize("word", ["foo", "", "READ;", "shared lock"])
+def test_get_locks_of_a_type_that_does_not_exist_are_none(locker: ResourceLocker, word: str) -> None:
+    locker.lock("loader", URI, "read")
+    assert locker.get_locks(lock_type=word) == []
+
+
+@pytest.mark.parametrize("query", ["charset=utf8", "charset=latin1&use_unicode=0"])
+def test_a_url_with_the_original_drivers_options_opens_the_same_store(store_url: str, query: str) -> None:
+    url = f"{store_url}{'&' if '?' in store_url else '?'}{query}"
+    with ResourceLocker(url) as locker, ResourceLocker(store_url) as plain:
+        lock = locker.lock("Jörg", "file:///größe", "write")
+        assert plain.get_locks() == [lock]
+        assert locker.url == url
+
+
 def test_get_lock(locker: ResourceLocker) -> None:
     lock = locker.lock("loader", URI, "read")
     assert locker.get_lock(lock.resource_lock_id) == lock

@@ -82,13 +82,29 @@ def test_nothing_is_minted_for_an_object_that_has_a_name(client: Ezid, server: E
 def test_the_metadata_sent_to_ezid() -> None:
     told = record(Description("A", "B\nC", ""), OURS, ["l1", "l2"], context="ctx", target="t", owner="o")
     assert told == {
-        "erc": f"who: A\nwhat: B%0AC\nwhen: (:unas)\nwhere: {OURS}\nwhere: l1; l2\n",
+        "erc": f"who: A\nwhat: B C\nwhen: (:unas)\nwhere: {OURS}\nwhere: l1; l2\n",
         "mrt.creator": "ctx",
         "_target": "t",
         "_owner": "o",
     }
     assert record(Description(), None, []) == {"erc": "who: (:unas)\nwhat: (:unas)\nwhen: (:unas)\nwhere: (:unas)\n"}
-    assert ezid.target_url("https://h/", parse("ark:/99999/fk4x")) == "https://h/m/ark%253A%252F99999%252Ffk4x"
+    assert ezid.target_url("https://h/", parse("ark:/99999/fk4x")) == "https://h/m/ark%3A%2F99999%2Ffk4x"
+
+
+def test_what_arrives_at_ezid_is_what_was_said(client: Ezid, server: EzidServer) -> None:
+    """EZID decodes each value once; what is encoded twice stays encoded there."""
+    said = Description("100% Ann: A & B", "50%25 of\r\n\tit %0A ünder", "2026: spring")
+    target = ezid.target_url("https://h", OURS)
+    client.register(OURS, record(said, OURS, ["loc%1", "a:b"], context="c: 1%", target=target, owner="o%41"))
+    assert server.known[str(OURS)] == {
+        "erc": f"who: 100% Ann: A & B\nwhat: 50%25 of it %0A ünder\nwhen: 2026: spring\nwhere: {OURS}\n"
+        "where: loc%1; a:b",
+        "mrt.creator": "c: 1%",
+        "_target": target,
+        "_owner": "o%41",
+    }
+    (_, _, body), *_ = server.seen
+    assert "_target: https://h/m/ark%253A%252F99999%252F" in body, "encoded twice on the way, as Merritt's"
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,8 @@ def record(
     block += [("where", str(ark))] if ark else []
     block += [("where", "; ".join(local))]
     said = {
-        "erc": anvl.write((label, value.strip() or UNASSIGNED) for label, value in block),
+        # EZID decodes a value once, and the whole block is one value: no line of it is encoded by itself.
+        "erc": "".join(f"{label}: {' '.join(value.split()) or UNASSIGNED}\n" for label, value in block),
         "mrt.creator": context,
         "_target": target,
         "_owner": owner,
@@ -88,8 +89,8 @@ def record(
 
 
 def target_url(base: str, ark: Ark) -> str:
-    """Where Merritt shows an object: its ARK is encoded twice there."""
-    return f"{base.rstrip('/')}/m/{quote(quote(str(ark), safe=''), safe='')}"
+    """Where Merritt shows an object. On its way to EZID it is encoded once more, as every value."""
+    return f"{base.rstrip('/')}/m/{quote(str(ark), safe='')}"
 
 
 def registration(base: str, ark: Ark, said: Mapping[str, str], headers: Mapping[str, str]) -> EzidRequest:
