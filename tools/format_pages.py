@@ -119,9 +119,10 @@ _MANIFESTS = (
 _RULES = (
     "Empty cells at the end of a line may be left out. In every cell but the URL, `%20` is a blank and `%7c` a\n"
     "bar. Lines that begin with `#` and not with `#%` are comments. File names are relative, with `/` between\n"
-    "folders, without `.`, `..`, backslashes or control characters; two names must not differ only in case. A\n"
-    "refused manifest lists all of its mistakes, with their lines. Limits: 100,000 bytes a line; `[limits]` of\n"
-    "the [profile](profiles.md) for the size and the number of entries.\n"
+    "folders, without `.`, `..`, backslashes or control characters. Names that differ only in case are\n"
+    "accepted where the work folder and the storage keep them apart, as buckets and the file systems of Linux do;\n"
+    "elsewhere the refusal names the place. A refused manifest lists all of its mistakes, with their lines. Limits:\n"
+    "100,000 bytes a line; `[limits]` of the [profile](profiles.md) for the size and the number of entries.\n"
 )
 _SUBMISSION = (
     "`headgate ingest submit FILE_OR_URL NAME=VALUE…` describes the payload. For a batch manifest each row\n"
@@ -141,7 +142,10 @@ def _types() -> str:
         elif kind == "object-manifest":
             taken = f"`{payload_types.OBJECT_LAYOUTS[0].name}`"
         else:
-            taken = {"file": "one file, which is the object", "container": "a zip, tar, tar.gz or tar.bz2"}[kind]
+            taken = {
+                "file": "one file, which is the object",
+                "container": "a zip, tar, tar.gz (`.tgz`, `.tarz`) or tar.bz2; or one file in a `.gz` or `.bz2`",
+            }[kind]
         default = " (default)" if kind == "object-manifest" else ""
         rows.append((f"`{kind}`{default}", taken, "one for each row" if kind in payload_types.BATCHES else "one"))
     return describe.table(("`--type`", "payload", "ingest jobs"), rows) + "\n"

@@ -11,14 +11,16 @@ import subprocess
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headgate.core.errors import BadPayload, BadValue, WorkStopped
 from headgate.ingest.containers.budget import ContainerLimits
 from headgate.ingest.containers.members import KINDS, Member, kind_of, unpack
+from headgate.ingest.safe_files import open_beneath
 
 FILES = {"a.txt": b"a", "deep/er/b.bin": bytes(range(256)) * 20, "empty": b"", "ünï cödé.txt": b"u"}
 
@@ -106,9 +108,74 @@ def test_no_name_leads_out_of_the_folder(case: Case, kind: str, name: str) -> No
 
 
 @pytest.mark.parametrize("kind", PACK)
-@pytest.mark.parametrize("names", [("a", "A"), ("a", "a/b"), ("a/b", "a"), ("\u00e9", "e\u0301")])
+@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("\u00e9", "e\u0301")])
 def test_names_that_cannot_both_be_files_are_refused(case: Case, kind: str, names: tuple[str, str]) -> None:
     case.refused(PACK[kind](dict.fromkeys(names, b"x")), kind, "differs|at once|file and a folder")
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_names_that_differ_in_case_are_two_files(case: Case, kind: str) -> None:
+    files = {"a": b"1", "A": b"2", "x/A": b"3", "X/a": b"4"}
+    case.unpack(PACK[kind](files), kind)
+    assert {name: (case.target / name).read_bytes() for name in files} == files
+
+
+def test_names_that_the_work_folder_cannot_keep_apart_are_refused(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file system that ignores case does: the second spelling finds the first file."""
+
+    def ignoring_case(root: Path, parts: Sequence[str], *more: Any) -> int:
+        return open_beneath(root, [part.lower() for part in parts], *more)
+
+    monkeypatch.setattr("headgate.ingest.containers.members.open_beneath", ignoring_case)
+    why = "contains 'MAP.tif' and 'Map.tif', and the work folder does not keep such names apart; rename one"
+    case.refused(zip_of({"Map.tif": b"", "MAP.tif": b""}), "zip", why)
+
+
+SINGLE: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress}
+
+
+@pytest.mark.parametrize("kind", SINGLE)
+@pytest.mark.parametrize("content", [b"", b"a", bytes(range(256)) * 3000])
+def test_a_single_file_comes_out_under_the_name_of_its_container(case: Case, kind: str, content: bytes) -> None:
+    (member,) = case.unpack(SINGLE[kind](content), kind)
+    assert (member.name, member.size) == ("given", len(content))
+    assert member.digests["sha256"] == hashlib.sha256(content).hexdigest()
+    assert (case.target / "given").read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", SINGLE)
+def test_a_truncated_or_damaged_single_file_does_not_come_out(case: Case, kind: str) -> None:
+    whole = SINGLE[kind](bytes(range(256)) * 9)
+    for size in range(0, len(whole), 7):
+        case.refused(whole[:size], kind, "damaged|truncated")
+    middle = len(whole) - 12
+    case.refused(whole[:middle] + bytes([whole[middle] ^ 0x10]) + whole[middle + 1 :], kind, "damaged|truncated")
+    case.refused(b"noise" * 99, kind, f"damaged or not a {kind} file")
+
+
+@pytest.mark.parametrize("kind", SINGLE)
+def test_a_single_file_that_expands_too_much_is_refused(case: Case, kind: str) -> None:
+    case.refused(SINGLE[kind](bytes(30 << 20)), kind, "100 times its size")
+    limits = ContainerLimits(total_bytes=100)
+    case.refused(SINGLE[kind](bytes(range(101))), kind, "unpacks to more than 100 bytes", limits)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.tarz", "tar.gz"), ("a.TGZ", "tar.gz"), ("a.tar.gz", "tar.gz"), ("a.tar.bz2", "tar.bz2"),
+        ("a.csv.gz", "gz"), ("a.csv.BZ2", "bz2"),
+    ],
+)  # fmt: skip
+def test_kinds_of_compressed_files(name: str, kind: str) -> None:
+    assert kind_of(name) == kind
+
+
+@pytest.mark.parametrize("name", [".gz", "..gz", ".bz2"])
+def test_a_single_file_without_a_name_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(SINGLE[kind_of(name)](b"x"))
+    with pytest.raises(BadPayload, match="file name"):
+        unpack(tmp_path / name, kind_of(name), tmp_path / "out")
 
 
 @pytest.mark.parametrize("kind", PACK)

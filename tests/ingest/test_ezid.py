@@ -91,7 +91,7 @@ def test_the_metadata_sent_to_ezid() -> None:
     assert ezid.target_url("https://h/", parse("ark:/99999/fk4x")) == "https://h/m/ark%3A%2F99999%2Ffk4x"
 
 
-def test_what_arrives_at_ezid_is_what_was_said(client: Ezid, server: EzidServer) -> None:
+def test_ezid_keeps_each_value_as_it_was_said(client: Ezid, server: EzidServer) -> None:
     """EZID decodes each value once; what is encoded twice stays encoded there."""
     said = Description("100% Ann: A & B", "50%25 of\r\n\tit %0A ünder", "2026: spring")
     target = ezid.target_url("https://h", OURS)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import BadValue
-from headgate.ingest.formats.file_names import check_file_name, collisions, same_place
+from headgate.ingest.formats.file_names import check_file_name, collisions, same_letters, same_place
+from headgate.ingest.safe_files import keeps_case, probe_case
 
 TRICKS = [
     "", " ", "   ", ".", "..", "...", "../x", "a/..", "a/../b", "a/../../b", "./a", "a/./b", "a//b", "/", "//",
@@ -120,19 +121,51 @@ def test_whatever_the_text_it_stays_below_or_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("a", "a"), ("a", "A"), ("Caf\u00e9", "cafe\u0301"), ("stra\u00dfe", "STRASSE"), ("a\u200db", "ab"),
-        ("x/A", "X/a"), ("\u212b", "\u00e5"),
-        ("a", "a/b"), ("a/b", "a"), ("A/b/c", "a/B"), ("a/b", "A"),
+        ("a", "a"), ("Caf\u00e9", "Cafe\u0301"), ("a\u200db", "ab"), ("\u212b", "\u00c5"),
+        ("a", "a/b"), ("a/b", "a"), ("a/b/c", "a/b"), ("\u00c5/b", "A\u030a"),
     ],
 )  # fmt: skip
-def test_names_that_would_be_one_place_collide(one: str, other: str) -> None:
-    (found,) = collisions([one, "between", other])
+@pytest.mark.parametrize("place", ["", "the disk"])
+def test_names_that_would_be_one_place_collide(one: str, other: str, place: str) -> None:
+    (found,) = collisions([one, "between", other], place)
     assert (found.earlier, found.index) == (0, 2)
     assert repr(other) in found.why
+    assert "case" not in found.why
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a", "A"), ("Caf\u00e9", "cafe\u0301"), ("stra\u00dfe", "STRASSE"), ("x/A", "X/a"), ("\u212b", "\u00e5"),
+        ("A/b/c", "a/B"), ("a/b", "A"),
+    ],
+)  # fmt: skip
+def test_names_that_differ_in_case_collide_only_where_a_place_cannot_keep_them_apart(one: str, other: str) -> None:
+    assert list(collisions([one, "between", other])) == []
+    (found,) = collisions([one, "between", other], "the disk")
+    assert (found.earlier, found.index) == (0, 2)
+    if "/" not in one + other or one.count("/") == other.count("/"):
+        assert "only in case, and the disk does not keep such names apart; rename one of them, or move" in found.why
 
 
 def test_each_later_name_is_reported_with_the_first() -> None:
-    assert [(found.earlier, found.index) for found in collisions(["a", "b", "A", "a", "b"])] == [(0, 2), (0, 3), (1, 4)]
+    names = ["a", "b", "A", "a", "b"]
+    assert [(found.earlier, found.index) for found in collisions(names)] == [(0, 3), (1, 4)]
+    assert [(found.earlier, found.index) for found in collisions(names, "it")] == [(0, 2), (0, 3), (1, 4)]
+
+
+def test_a_folder_is_asked_whether_it_keeps_case(tmp_path: Path) -> None:
+    """A second name of one file stands for a file system that finds a file by any spelling."""
+    (tmp_path / ".Mark 1").touch()
+    assert keeps_case(tmp_path, ".Mark 1")
+    assert keeps_case(tmp_path, "missing")
+    (tmp_path / ".mARK 1").touch()
+    assert keeps_case(tmp_path, ".Mark 1"), "another file of that spelling"
+    (tmp_path / ".mARK 1").unlink()
+    (tmp_path / ".mARK 1").hardlink_to(tmp_path / ".Mark 1")
+    assert not keeps_case(tmp_path, ".Mark 1")
+    assert probe_case(tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} == {".Mark 1", ".mARK 1"}
 
 
 def test_files_of_one_folder_do_not_collide() -> None:
@@ -141,9 +174,10 @@ def test_files_of_one_folder_do_not_collide() -> None:
 
 @given(st.lists(st.text("aAbB/\u00e9\u00c9", min_size=1, max_size=4).filter(accepted), max_size=12))
 def test_without_a_collision_every_place_is_used_once(names: list[str]) -> None:
-    keys = [same_place(name) for name in names]
-    inside = any(one != other and other.startswith(one + "/") for one in keys for other in keys)
-    assert any(collisions(names)) is (inside or len(set(keys)) < len(keys))
+    for place, key in (("", same_letters), ("the disk", same_place)):
+        keys = [key(name) for name in names]
+        inside = any(one != other and other.startswith(one + "/") for one in keys for other in keys)
+        assert any(collisions(names, place)) is (inside or len(set(keys)) < len(keys))
 
 
 @given(st.text(max_size=20))

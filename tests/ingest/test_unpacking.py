@@ -144,6 +144,8 @@ BOMBS: dict[str, Bomb] = {
     "a chain of headers": Bomb("tar.gz", chained_headers, "headers and padding|times its size"),
     "a file with many folders": Bomb("tar.gz", deep_names, "folders"),
     "10 GB of zeros, gzip": Bomb("tar.gz", lambda: much_of_nothing(gzip.compress), "times its size"),
+    "10 GB of zeros in one file, gzip": Bomb("gz", lambda: gzip.compress(ZEROS * 16) * 640, "times its size"),
+    "10 GB of zeros in one file, bzip2": Bomb("bz2", lambda: bz2.compress(ZEROS * 16) * 640, "times its size"),
     "10 GB of zeros, bzip2": Bomb("tar.bz2", lambda: much_of_nothing(bz2.compress), "times its size"),
 }
 LIMITS = ContainerLimits(files=1000)
@@ -221,6 +223,14 @@ def test_an_honest_container_comes_out_as_it_is(tmp_path: Path, kind: str) -> No
     archive.write_bytes(PACK[kind](FILES))
     members = unpack_confined(archive, kind, tmp_path / "out", limits=ContainerLimits())
     assert {each.name: (tmp_path / "out" / each.name).read_bytes() for each in members} == FILES
+
+
+@pytest.mark.parametrize(("kind", "squeeze"), [("gz", gzip.compress), ("bz2", bz2.compress)])
+def test_an_honest_file_comes_out_as_it_is(tmp_path: Path, kind: str, squeeze: Callable[[bytes], bytes]) -> None:
+    archive = tmp_path / f"table.csv.{kind}"
+    archive.write_bytes(squeeze(b"a,b\n" * 1000))
+    (member,) = unpack_confined(archive, kind, tmp_path / "out", limits=ContainerLimits())
+    assert (member.name, (tmp_path / "out" / "table.csv").read_bytes()) == ("table.csv", b"a,b\n" * 1000)
 
 
 def test_a_refusal_says_the_same_as_without_a_child(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,24 @@ def _step(folder: int, part: str, *, make: bool, made: Callable[[], None] | None
             if made:
                 made()
     return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+
+
+def keeps_case(folder: Path, known: str) -> bool:
+    """Whether a folder keeps names apart that differ only in case; `known` is the name of a file in it."""
+    try:
+        return not (folder / known).samefile(folder / known.swapcase())
+    except FileNotFoundError:
+        return True
+
+
+def probe_case(folder: Path) -> bool:
+    """Whether a folder in which we may write keeps names apart that differ only in case."""
+    probe = folder / f".case-{uuid.uuid4().hex}"
+    write_synced(probe, b"")
+    try:
+        return keeps_case(folder, probe.name)
+    finally:
+        probe.unlink()
 
 
 def sync_folder(path: Path) -> None:

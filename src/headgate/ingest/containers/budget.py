@@ -31,7 +31,8 @@ class PackedMember:
     """A member that is still packed."""
 
     name: str
-    size: int
+    #: None: nobody knows before its end.
+    size: int | None
     #: Its content in blocks of bounded size.
     blocks: Callable[[], Iterator[bytes]]
 

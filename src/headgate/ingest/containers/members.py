@@ -11,7 +11,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,8 @@ from headgate.ingest.containers.budget import Budget, ContainerLimits, PackedMem
 from headgate.ingest.containers.tars import tar_entries
 from headgate.ingest.containers.zips import zip_entries
 from headgate.ingest.formats.digests import DEFAULT
-from headgate.ingest.formats.file_names import check_file_name, collisions
-from headgate.ingest.formats.hashing import RunningDigests
+from headgate.ingest.formats.file_names import CASE_ADVICE, check_file_name, collisions, same_place
+from headgate.ingest.formats.hashing import RunningDigests, blocks
 from headgate.ingest.safe_files import open_beneath, write_all
 from headgate.ingest.stopping import Stop
 
@@ -37,8 +37,13 @@ KINDS: Mapping[str, str] = {
     ".tar.bz2": "tar.bz2",
     ".tbz2": "tar.bz2",
     ".tbz": "tar.bz2",
+    ".tarz": "tar.gz",
+    # A single file, whose name is that of the container without its ending.
+    ".gz": "gz",
+    ".bz2": "bz2",
 }
 
+_SINGLE = ("gz", "bz2")
 _BROKEN = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, struct.error, ValueError,
     LookupError,
@@ -100,7 +105,9 @@ def staging_of(folder: Path) -> Path:
 def _unpack(archive: Path, kind: str, folder: Path, budget: Budget, algorithms: tuple[str, ...]) -> list[Member]:
     try:
         with _entries(archive, kind, budget) as entries:
-            members = [_write(entry, folder, budget, algorithms) for entry in entries]
+            members: list[Member] = []
+            for entry in entries:
+                members.append(_write(entry, folder, budget, algorithms, members))
     except _BROKEN as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
@@ -110,26 +117,36 @@ def _unpack(archive: Path, kind: str, folder: Path, budget: Budget, algorithms: 
     return members
 
 
-def _write(entry: PackedMember, folder: Path, budget: Budget, algorithms: tuple[str, ...]) -> Member:
+def _write(
+    entry: PackedMember, folder: Path, budget: Budget, algorithms: tuple[str, ...], earlier: Sequence[Member]
+) -> Member:
     try:
         name = check_file_name(entry.name.removeprefix("./"))
     except BadValue as error:
         raise BadPayload(budget.archive, str(error)) from None
     running = RunningDigests(algorithms)
-    budget.check(entry.size)
+    if entry.size is not None:
+        budget.check(entry.size)
     try:
         target = open_beneath(folder, name.split("/"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, budget.one_more_folder)
     except (FileExistsError, NotADirectoryError):
-        raise BadPayload(budget.archive, f"it contains {name!r} twice, or as a file and a folder") from None
+        raise BadPayload(budget.archive, _why_taken(name, earlier)) from None
     try:
         for block in entry.blocks():
             running.update(block)
             write_all(target, block)
     finally:
         os.close(target)
-    if running.size != entry.size:
+    if entry.size not in (None, running.size):
         raise BadPayload(budget.archive, f"{name!r} has {running.size:,} bytes, not {entry.size:,}: it is truncated")
     return Member(name, running.size, running.values())
+
+
+def _why_taken(name: str, earlier: Sequence[Member]) -> str:
+    other = next((each.name for each in earlier if same_place(each.name) == same_place(name)), name)
+    if other.casefold() == name.casefold() and other != name:
+        return f"it contains {name!r} and {other!r}, and the work folder {CASE_ADVICE}"
+    return f"it contains {name!r} twice, or as a file and a folder"
 
 
 @contextmanager
@@ -138,14 +155,30 @@ def _entries(archive: Path, kind: str, budget: Budget) -> Iterator[Iterator[Pack
         raw = stack.enter_context(archive.open("rb"))
         if kind == "zip":
             yield zip_entries(raw, budget)
+        elif kind in _SINGLE:
+            yield _single_file(archive, _decompressed(raw, kind, stack), budget)
         else:
             yield tar_entries(_decompressed(raw, kind, stack), budget)
 
 
+def _single_file(archive: Path, source: BinaryIO, budget: Budget) -> Iterator[PackedMember]:
+    """The one file of a container that has no list; nobody knows its size before its end."""
+    if not archive.stat().st_size:
+        raise EOFError("it is empty")
+    budget.one_more()
+
+    def content() -> Iterator[bytes]:
+        for block in blocks(source):
+            budget.content(len(block))
+            yield block
+
+    yield PackedMember(archive.name[: archive.name.rindex(".")], None, content)
+
+
 def _decompressed(raw: BinaryIO, kind: str, stack: ExitStack) -> BinaryIO:
     """A stream of which each read produces no more than it asks for."""
-    if kind == "tar.gz":
+    if kind in ("tar.gz", "gz"):
         return cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=raw)))
-    if kind == "tar.bz2":
+    if kind in ("tar.bz2", "bz2"):
         return cast(BinaryIO, stack.enter_context(bz2.BZ2File(raw)))
     return raw

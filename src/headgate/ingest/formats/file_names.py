@@ -23,6 +23,8 @@ _DEVICES = frozenset(
 _SLASHES = frozenset("\u2044\u2215\u2216\u29f5\u29f8\u29f9\u2571\u2572\u27cb\u27cd")
 #: Joiners: invisible, and part of the spelling in several scripts.
 _JOINERS = "\u200c\u200d"
+#: What is said of a place where names that differ only in case are one file.
+CASE_ADVICE = "does not keep such names apart; rename one of them, or move it to a file system that does"
 #: Controls, invisible marks, halves of characters, private and unassigned ones, line and paragraph separators.
 _UNSEEN = frozenset(["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
 
@@ -37,10 +39,14 @@ def check_file_name(value: object, what: str = "file name") -> str:
     return unicodedata.normalize("NFC", value)
 
 
+def same_letters(name: str) -> str:
+    """Names with the same key are one file on a file system that spells letters its own way, and look alike to all."""
+    return unicodedata.normalize("NFC", name.translate(dict.fromkeys(map(ord, _JOINERS))))
+
+
 def same_place(name: str) -> str:
-    """Names with the same key are one file on a file system that ignores case, or spells letters its own way."""
-    plain = name.translate(dict.fromkeys(map(ord, _JOINERS)))
-    folded = unicodedata.normalize("NFD", plain).casefold()
+    """Names with the same key are one file on a file system that also ignores case."""
+    folded = unicodedata.normalize("NFD", same_letters(name)).casefold()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", folded))
 
 
@@ -56,14 +62,16 @@ class Collision:
     why: str
 
 
-def collisions(names: Iterable[str]) -> Iterator[Collision]:
-    """Each name that is another's again: the same, alike but for case or spelling, or a folder of another.
+def collisions(names: Iterable[str], case_blind: str = "") -> Iterator[Collision]:
+    """Each name that is another's again: the same, alike but for the spelling of letters, or a folder of another.
 
+    `case_blind`: the place for which names that differ only in case are one; empty: they are kept apart.
     Takes memory for the names alone, however many folders they have, and finds collisions in no particular order.
     """
     given = list(names)
     #: Keys in an order in which what is in a folder directly follows the file of the folder's name.
-    keyed = sorted((same_place(name).replace("/", "\0"), index) for index, name in enumerate(given))
+    key_of = same_place if case_blind else same_letters
+    keyed = sorted((key_of(name).replace("/", "\0"), index) for index, name in enumerate(given))
     above: list[tuple[str, int]] = []
     told: set[int] = set()
     for key, index in keyed:
@@ -72,7 +80,7 @@ def collisions(names: Iterable[str]) -> Iterator[Collision]:
         if above:
             earlier, later = sorted((above[0][1], index))
             if later not in told:
-                yield Collision(later, earlier, _clash_text(given[later], given[earlier]))
+                yield Collision(later, earlier, _clash_text(given[later], given[earlier], case_blind))
             told.add(later)
         if not above or above[-1][0] != key:
             above.append((key, index))
@@ -82,11 +90,13 @@ def _is_within(key: str, folder: str) -> bool:
     return key.startswith(folder) and key[len(folder) : len(folder) + 1] in ("", "\0")
 
 
-def _clash_text(name: str, earlier: str) -> str:
+def _clash_text(name: str, earlier: str, case_blind: str) -> str:
     if name == earlier:
         return f"file name {name!r} is used already"
+    if same_letters(earlier) == same_letters(name):
+        return f"file name {name!r} differs from {earlier!r} only in how letters are encoded"
     if same_place(earlier) == same_place(name):
-        return f"file name {name!r} differs from {earlier!r} only in case or in how letters are encoded"
+        return f"file name {name!r} differs from {earlier!r} only in case, and {case_blind} {CASE_ADVICE}"
     return f"file name {name!r} would be both a file and a folder, because of {earlier!r}"
 
 

@@ -21,12 +21,12 @@ from headgate.ingest.containers.unpacking import unpack_confined
 from headgate.ingest.context import Context
 from headgate.ingest.formats import manifest
 from headgate.ingest.formats.digests import DEFAULT, check_algorithm
-from headgate.ingest.formats.file_names import check_file_name
+from headgate.ingest.formats.file_names import check_file_name, collisions
 from headgate.ingest.formats.hashing import data_digests, file_digests, mismatch
 from headgate.ingest.formats.manifest import FoundFile, Manifest
 from headgate.ingest.profiles.profile import Profile
 from headgate.ingest.retries import Retries
-from headgate.ingest.safe_files import sync_folder, write_synced
+from headgate.ingest.safe_files import probe_case, sync_folder, write_synced
 from headgate.ingest.sources.download import DownloadOptions, FailedDownload, Progress, Wanted, download
 from headgate.ingest.steps.new_jobs import OBJECT_LAYOUTS
 from headgate.ingest.steps.system_files import PRODUCER, STORAGE_MANIFEST, SYSTEM
@@ -157,9 +157,24 @@ def object_manifest(context: Context, job: IngestJob, profile: Profile, stop: St
         check_data("the manifest", data, expected_digest(job.configuration))
     found = manifest.parse(data, OBJECT_LAYOUTS, limit=limits.manifest_size, most=limits.files)
     check_sources(profile, found)
+    _check_cases(context, profile, found)
     if not kept:
         save(place, data)
     return found
+
+
+def _check_cases(context: Context, profile: Profile, found: Manifest) -> None:
+    """BadManifest for names that differ only in case, where a place on their way cannot keep them apart."""
+    names = [entry.name for entry in found.entries]
+    if not any(collisions(names, "any")):
+        return
+    blind = "" if probe_case(context.options.work_folder) else "the work folder"
+    if not blind and profile.storage.kind != "http":
+        blind = context.storage(profile).case_blind
+    if blind:
+        clashes = list(collisions(names, blind))
+        lines = [entry.line for entry in found.entries]
+        raise BadManifest(sorted((lines[each.index], f"{each.why} (line {lines[each.earlier]})") for each in clashes))
 
 
 # ---------------------------------------------------------------- gathering

@@ -26,7 +26,7 @@ from typing import BinaryIO
 from headgate import private
 from headgate.core.errors import BadPayload, BadValue, ForeignStore, ServiceUnavailable, UnknownName, VersionLost
 from headgate.ingest.formats.digests import DEFAULT
-from headgate.ingest.safe_files import replace_synced, sync_folder, sync_tree, write_synced
+from headgate.ingest.safe_files import keeps_case, replace_synced, sync_folder, sync_tree, write_synced
 from headgate.ingest.stopping import Stop
 from headgate.ingest.storage.ocfl_content import check_content, write_content
 from headgate.ingest.storage.ocfl_inventory import (
@@ -71,6 +71,8 @@ class OcflStorage:
         with storage_errors(root):
             self._open_root()
             self.recover()
+            #: See Storage.
+            self.case_blind = "" if keeps_case(root, ROOT_DECLARATION) else f"the storage {root}"
 
     def put_version(
         self,
@@ -91,7 +93,7 @@ class OcflStorage:
         inventory = self._load(home, object_id)
         number = earlier_version(inventory, change, note)
         if number is None:
-            made = plan(object_id, inventory, change, note)
+            made = plan(object_id, inventory, change, note, case_blind=self.case_blind)
             with self._stage(object_id) as stage:
                 self._make(stage / _STAGED, made, stop, progress)
                 self._commit(stage, home, inventory, made)

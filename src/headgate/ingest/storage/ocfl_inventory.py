@@ -143,11 +143,17 @@ def earlier_version(inventory: OcflInventory | None, change: ObjectChange, note:
 
 
 def plan(
-    object_id: str, inventory: OcflInventory | None, change: ObjectChange, note: Note, apart: str = ""
+    object_id: str,
+    inventory: OcflInventory | None,
+    change: ObjectChange,
+    note: Note,
+    apart: str = "",
+    case_blind: str = "",
 ) -> VersionPlan:
     """The next inventory. Bytes that the object has already are not stored again.
 
-    `apart` is a folder for the content, for storages in which two writers could meet there.
+    `apart` is a folder for the content, for storages in which two writers could meet there. `case_blind`: the place
+    that cannot keep names apart which differ only in case; empty: this storage can.
     """
     _check(change, note)
     number = inventory.head + 1 if inventory else 1
@@ -155,7 +161,7 @@ def plan(
     for name in change.remove:
         state.pop(name, None)
     state.update((name, file.digests[DEFAULT]) for name, file in change.files.items())
-    _check_names(list(state))
+    _check_names(list(state), case_blind)
     document = _copied(inventory.document) if inventory else _empty(object_id)
     content = _add_content(document, f"v{number}/content/{apart}", change)
     _add_fixity(document, content)
@@ -174,10 +180,10 @@ def _check(change: ObjectChange, note: Note) -> None:
             raise BadValue("file", name, f"has no {DEFAULT} in lower-case hexadecimal")
 
 
-def _check_names(names: Sequence[str]) -> None:
+def _check_names(names: Sequence[str], case_blind: str) -> None:
     for name in names:
         check_file_name(name)
-    if clash := next(collisions(names), None):
+    if clash := next(collisions(names, case_blind), None):
         raise BadValue("files", names[clash.index], clash.why)
 
 

@@ -14,6 +14,7 @@ from typing import BinaryIO, Protocol
 from headgate import private
 from headgate.core.errors import BadPayload, BadValue, ServiceUnavailable, UnknownName
 from headgate.ingest.formats.digests import DEFAULT
+from headgate.ingest.formats.file_names import CASE_ADVICE
 from headgate.ingest.formats.hashing import RunningDigests, blocks, mismatch
 from headgate.ingest.safe_files import open_beneath, write_all
 from headgate.ingest.stopping import Stop, check_stop
@@ -106,6 +107,10 @@ def storage_errors(storage: object) -> Iterator[None]:
 class Storage(Protocol):
     """Versions are whole or not there; a version that is there never changes."""
 
+    @property
+    def case_blind(self) -> str:
+        """The place, if names that differ only in case are one file there; empty: they are kept apart."""
+
     def put_version(
         self,
         object_id: str,
@@ -176,7 +181,12 @@ def _export_file(
     source: BinaryIO, folder: Path, file: StoredFile, stop: Stop | None, progress: Progress | None
 ) -> None:
     running = RunningDigests([DEFAULT])
-    target = open_beneath(folder, file.name.split("/"), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        target = open_beneath(folder, file.name.split("/"), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        # The names of a version are all different.
+        why = f"has a file already that differs from {file.name!r} only in case, and {CASE_ADVICE}"
+        raise BadValue("folder", str(folder), why) from None
     try:
         for block in blocks(source):
             check_stop(stop, "the export")

@@ -73,6 +73,9 @@ def open_bucket(url: str) -> S3Storage:
 class S3Storage:
     """See Storage, whose sentences hold here."""
 
+    #: Keys of a bucket are compared byte by byte.
+    case_blind = ""
+
     def __init__(self, bucket: S3Store, prefix: str = "") -> None:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
