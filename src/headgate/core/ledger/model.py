@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from headgate.core.ledger.mappings.model import SAME, InputMap
 from headgate.core.ledger.ordering import Order
 from headgate.core.values.durations import in_words
 from headgate.core.values.redaction import MASKED
@@ -121,6 +122,22 @@ class Job:
     stop_exit: StopExit = StopExit.INTERRUPT
     #: Why the job is paused; empty: it is not.
     paused: str = ""
+    #: By input: which of its data ids one data id of the job reads; the same one where none is given.
+    maps: Mapping[str, InputMap] = field(default_factory=dict)
+
+    @property
+    def mapped(self) -> bool:
+        """Whether an input has another data id than the job's."""
+        return bool(self.maps)
+
+    def map_of(self, dataset: str) -> InputMap:
+        """The mapping of an input."""
+        return self.maps.get(dataset, SAME)
+
+    @property
+    def creators(self) -> tuple[str, ...]:
+        """The inputs whose READY data ids create the job's: those that all of them create."""
+        return tuple(name for name in self.inputs if self.map_of(name).creates)
 
     @property
     def counted(self) -> Kind:
@@ -139,7 +156,7 @@ class Job:
             "environment": dict(self.environment), "max_attempts": self.max_attempts,
             "max_crashes": self.max_crashes, "max_interruptions": self.max_interruptions,
             "retry_delay": self.retry_delay, "on_failure": str(self.on_failure), "stop_exit": str(self.stop_exit),
-            "paused": self.paused,
+            "paused": self.paused, "maps": {name: each.to_document() for name, each in self.maps.items()},
         }  # fmt: skip
 
 

@@ -77,7 +77,9 @@ def _reader_or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _reader_of_several(kinds: Sequence[Any]) -> Callable[[Any], Any]:
-    """Of several dataclasses, the one that most fields of the document belong to."""
+    """Of several dataclasses, the one that most fields of the document belong to; JSON's own types as they are."""
+    if not all(is_dataclass(kind) for kind in kinds):
+        return _as_it_is
     names = {kind: {each.name for each in fields(kind)} for kind in kinds}
     return lambda value: _reader(max(kinds, key=lambda kind: len(names[kind] & value.keys())))(value)
 

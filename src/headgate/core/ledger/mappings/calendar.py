@@ -1,0 +1,88 @@
+"""Hours, days, ISO weeks, months, quarters and years, each with a number: neighbours differ by one."""
+
+# ruff: noqa: DTZ001, DTZ901 - calendars have no zone
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+
+class Unit(StrEnum):
+    """A length of time that one data id stands for."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+
+
+#: What a period can be made of without a rest, itself included. A week belongs to no month.
+PARTS: dict[Unit, tuple[Unit, ...]] = {
+    Unit.HOUR: (Unit.HOUR,),
+    Unit.DAY: (Unit.HOUR, Unit.DAY),
+    Unit.WEEK: (Unit.HOUR, Unit.DAY, Unit.WEEK),
+    Unit.MONTH: (Unit.HOUR, Unit.DAY, Unit.MONTH),
+    Unit.QUARTER: (Unit.HOUR, Unit.DAY, Unit.MONTH, Unit.QUARTER),
+    Unit.YEAR: (Unit.HOUR, Unit.DAY, Unit.MONTH, Unit.QUARTER, Unit.YEAR),
+}
+HOURS_OF_A_DAY, DAYS_OF_A_WEEK, MONTHS_OF_A_QUARTER, MONTHS_OF_A_YEAR, QUARTERS_OF_A_YEAR = 24, 7, 3, 12, 4
+
+
+def number_at(unit: Unit, moment: datetime) -> int:
+    """The number of the hour, day, … that a moment is in. The zone is not looked at."""
+    day = moment.toordinal()
+    if unit is Unit.HOUR:
+        return day * HOURS_OF_A_DAY + moment.hour
+    if unit is Unit.WEEK:
+        return (day - 1) // DAYS_OF_A_WEEK  # Day 1 is a Monday.
+    if unit is Unit.MONTH:
+        return moment.year * MONTHS_OF_A_YEAR + moment.month - 1
+    if unit is Unit.QUARTER:
+        return moment.year * QUARTERS_OF_A_YEAR + (moment.month - 1) // MONTHS_OF_A_QUARTER
+    return day if unit is Unit.DAY else moment.year
+
+
+def start_of(unit: Unit, number: int) -> datetime | None:
+    """The first moment of the hour, day, … of this number; None beyond the years 1 to 9999."""
+    try:
+        if unit is Unit.HOUR:
+            return datetime.fromordinal(number // HOURS_OF_A_DAY).replace(hour=number % HOURS_OF_A_DAY)
+        if unit is Unit.DAY:
+            return datetime.fromordinal(number)
+        if unit is Unit.WEEK:
+            return datetime.fromordinal(number * DAYS_OF_A_WEEK + 1)
+        if unit is Unit.YEAR:
+            return datetime(number, 1, 1)
+        months = number if unit is Unit.MONTH else number * MONTHS_OF_A_QUARTER
+        return datetime(months // MONTHS_OF_A_YEAR, months % MONTHS_OF_A_YEAR + 1, 1)
+    except (ValueError, OverflowError):
+        return None
+
+
+def numbers_within(part: Unit, whole: Unit, number: int) -> range:
+    """The numbers of all parts of a period; empty beyond the years 1 to 9999."""
+    begin = start_of(whole, number)
+    if begin is None:
+        return range(0)
+    after = start_of(whole, number + 1)
+    last = datetime.max
+    end = number_at(part, last) + 1 if after is None else number_at(part, after)
+    return range(number_at(part, begin), end)
+
+
+@lru_cache(maxsize=100)
+def zone_named(name: str) -> tzinfo:
+    """A time zone by its IANA name; LookupError or ValueError if there is none."""
+    return UTC if name in ("", "UTC") else ZoneInfo(name)
+
+
+def local(moment: datetime, zone: str) -> datetime | None:
+    """What clocks in a zone show at a moment in UTC; None beyond the years 1 to 9999."""
+    try:
+        return moment.replace(tzinfo=UTC).astimezone(zone_named(zone)).replace(tzinfo=None)
+    except OverflowError:
+        return None
