@@ -71,13 +71,13 @@ MONTH = {"kind": "period", "period": "month", "unit": "day"}
         ({**MONTH, "unit": "week"}, "is no part of a month; a month consists of: hour, day, month"),
         ({**MONTH, "unit": "dya"}, "did you mean 'day'"),
         ({**MONTH, "zone": "UTC"}, "maps.days.zone 'UTC' decides nothing here"),
-        ({**MONTH, "unit": "hour", "zone": "Europe/Berln"}, "is no time zone; did you mean 'Europe/Berlin'"),
-        ({**MONTH, "unit": "hour", "zone": "../etc/passwd"}, "is no time zone"),
+        ({**MONTH, "unit": "hour", "zone": "Europe/Berln"}, "is not a time zone; did you mean 'Europe/Berlin'"),
+        ({**MONTH, "unit": "hour", "zone": "../etc/passwd"}, "is not a time zone"),
         ({**MONTH, "unit": "hour", "zone": 5}, "is int"),
-        ({**MONTH, "format": "%d.%m.%y"}, "has '%y', which is none of %Y"),
+        ({**MONTH, "format": "%d.%m.%y"}, "has '%y', which is not one of %Y"),
         ({**MONTH, "format": "%Y-%m"}, "names a month, not a day; for example: %Y-%m-%d"),
         ({**MONTH, "format": "%Y-%m-%dT%M"}, "has %M without the longer time before it"),
-        ({**MONTH, "format": "%d"}, "names no time; examples"),
+        ({**MONTH, "format": "%d"}, "does not name a time; examples"),
         ({**MONTH, "format": "%Y/%m/%d"}, "has a slash"),
         ({**MONTH, "format": "%Y-%m-%d%"}, "has '%'"),
         ({**MONTH, "job_format": "%Y"}, "maps.days.job_format '%Y' names a year, not a month"),
@@ -113,7 +113,7 @@ MONTH = {"kind": "period", "period": "month", "unit": "day"}
     ],
     ids=str,
 )
-def test_what_cannot_be_meant_is_refused_with_its_key_and_what_is_allowed(document: object, said: str) -> None:
+def test_mistakes_are_refused_with_the_key_and_what_is_allowed(document: object, said: str) -> None:
     with pytest.raises(BadValue, match=said) as refused:
         parse_map("days", document)
     assert re.match(r"maps\.days", str(refused.value))

@@ -85,7 +85,7 @@ def test_days_have_23_and_25_hours_where_clocks_change_and_a_skipped_day_has_non
 
 @pytest.mark.parametrize("year", [2000, 2020, 2026])
 def test_days_belong_to_the_weeks_months_quarters_and_years_of_the_standard_library(year: int) -> None:
-    names = {
+    names: dict[Unit, Callable[[date], str]] = {
         Unit.WEEK: lambda day: "{}-W{:02}".format(*day.isocalendar()[:2]),
         Unit.MONTH: lambda day: day.strftime("%Y-%m"),
         Unit.QUARTER: lambda day: f"{day.year}-Q{(day.month + 2) // 3}",
@@ -147,7 +147,7 @@ def test_a_period_lists_exactly_the_ids_whose_target_it_is(
 
 
 @given(MOMENTS, st.sampled_from(list(Unit)))
-def test_what_a_format_reads_it_writes_again(moment: datetime, unit: Unit) -> None:
+def test_a_format_writes_again_the_text_that_it_read(moment: datetime, unit: Unit) -> None:
     form = stamp_format(FORMATS[unit])
     text = form.write(moment)
     begin = form.read(text)
@@ -158,7 +158,7 @@ def test_what_a_format_reads_it_writes_again(moment: datetime, unit: Unit) -> No
 
 
 @given(st.text("0123456789-WQT", max_size=13), st.sampled_from(list(Unit)))
-def test_what_no_format_writes_it_does_not_read(text: str, unit: Unit) -> None:
+def test_a_format_reads_nothing_that_it_would_not_write(text: str, unit: Unit) -> None:
     moment = stamp_format(FORMATS[unit]).read(text)
     assert moment is None or stamp_format(FORMATS[unit]).write(moment) == text
 

@@ -66,12 +66,12 @@ def parse_map(dataset: str, document: object) -> InputMap:
             f"maps.{dataset}", document, f"is not a table; write kind = {str(MapKind.PERIOD)!r}, for example"
         )
     given = {key: value for key, value in document.items() if value is not None}
-    _Reader(dataset, given).check_keys()
-    return _Reader(dataset, given).read()
+    _Written(dataset, given).check_keys()
+    return _Written(dataset, given).read()
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _Written:
     """One mapping that is read; every error names its key."""
 
     dataset: str
@@ -246,7 +246,7 @@ def check_zone(what: str, value: object) -> str:
             raise BadValue(what, value, "is not known, nor is any other zone: install the package tzdata") from None
         near = nearest(value, known)
         hint = f"did you mean {near!r}?" if near else "examples: Europe/Berlin, America/New_York, UTC"
-        raise BadValue(what, value, f"is no time zone; {hint}") from None
+        raise BadValue(what, value, f"is not a time zone; {hint}") from None
     return value
 
 

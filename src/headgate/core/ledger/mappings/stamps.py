@@ -65,7 +65,7 @@ _PARTS = re.compile(r"%.?|[^%]+", re.DOTALL)
 
 
 class StampFormat:
-    """A format of data ids that are times. ValueError for one that names no time, with the reason."""
+    """A format of data ids that are times. ValueError for one that does not name a time, with the reason."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -73,7 +73,7 @@ class StampFormat:
         found = [part for part in self._parts if part.startswith("%") and part != "%%"]
         unknown = next((part for part in found if part not in DIRECTIVES), None)
         if unknown is not None:
-            raise ValueError(f"has {unknown!r}, which is none of {', '.join(DIRECTIVES)}")
+            raise ValueError(f"has {unknown!r}, which is not one of {', '.join(DIRECTIVES)}")
         self.grain = _grain(frozenset(found))
         ranks = [DIRECTIVES[part].rank for part in found]
         self._sorts = all(first < second for first, second in pairwise(ranks))
@@ -123,7 +123,7 @@ def _grain(found: frozenset[str]) -> Grain:
         raise ValueError(f"has {clock[-1]} without the longer time before it")
     if found in _LONGER:
         return _LONGER[found]
-    raise ValueError(f"names no time; examples: {', '.join(FORMATS.values())}")
+    raise ValueError(f"does not name a time; examples: {', '.join(FORMATS.values())}")
 
 
 def _pattern(part: str, groups: set[str]) -> str:
@@ -137,7 +137,8 @@ def _pattern(part: str, groups: set[str]) -> str:
 
 def _moment(found: dict[str, int]) -> datetime:
     day = _day(found)
-    return datetime(day.year, day.month, day.day, *(found.get(part, 0) for part in ("%H", "%M", "%S")))
+    hour, minute, second = (found.get(part, 0) for part in ("%H", "%M", "%S"))
+    return datetime(day.year, day.month, day.day, hour, minute, second)
 
 
 def _day(found: dict[str, int]) -> date:
