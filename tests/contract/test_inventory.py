@@ -17,7 +17,7 @@ from tests.contract.steps import Gates
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 ARK = "ark:/99999/fk4abc"
 FILES = (
-    InventoryFile("producer/a.txt", 3, "a" * 64, 1),
+    InventoryFile("producer/a.txt", 3, "a" * 64, 1, {"crc32": "0123abcd", "md5": "f" * 32}),
     InventoryFile("system/mrt-erc.txt", 5, "b" * 64, 1),
 )
 VERSION = Recording(

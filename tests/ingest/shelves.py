@@ -26,6 +26,8 @@ class Hands(Protocol):
     def names(self) -> list[str]:
         """Everything that is there."""
 
+    def read(self, name: str) -> bytes: ...
+
     def write(self, name: str, content: bytes) -> None: ...
 
     def remove(self, name: str) -> None: ...
@@ -40,6 +42,9 @@ class DiskHands:
 
     def names(self) -> list[str]:
         return [str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()]
+
+    def read(self, name: str) -> bytes:
+        return (self.root / name).read_bytes()
 
     def write(self, name: str, content: bytes) -> None:
         (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -61,6 +66,9 @@ class BucketHands:
         pages = obstore.list(self.bucket, f"{self.prefix}/")
         return [meta["path"].removeprefix(f"{self.prefix}/") for page in pages for meta in page]
 
+    def read(self, name: str) -> bytes:
+        return bytes(obstore.get(self.bucket, f"{self.prefix}/{name}").bytes())
+
     def write(self, name: str, content: bytes) -> None:
         obstore.put(self.bucket, f"{self.prefix}/{name}", content)
 
@@ -70,7 +78,7 @@ class BucketHands:
     def validate(self, folder: Path) -> None:
         copy = DiskHands(folder / "fetched")
         for name in self.names():
-            copy.write(name, bytes(obstore.get(self.bucket, f"{self.prefix}/{name}").bytes()))
+            copy.write(name, self.read(name))
         copy.validate(folder)
 
 

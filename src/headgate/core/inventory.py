@@ -48,6 +48,8 @@ class InventoryFile:
     digest: str
     #: The version that added these bytes.
     since: int
+    #: Further digests that came with the file: algorithm to value, in lower-case hexadecimal.
+    digests: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,12 @@ from headgate.core.values.words import check_word
 
 #: Hexadecimal digits of a value, by the algorithm's name here and in hashlib (adler32 and crc32: in zlib).
 HEX_DIGITS = {"adler32": 8, "crc32": 8, "md5": 32, "sha1": 40, "sha256": 64, "sha384": 96, "sha512": 128}
+#: Algorithms that a fixity block of OCFL 1.1 may have: the specification's, and those of extension 0009. `size` is
+#: the number of bytes, in decimal digits; of the others, how many hexadecimal digits they have.
+OCFL_DIGITS = {
+    "md5": 32, "sha1": 40, "sha256": 64, "sha512": 128, "blake2b-512": 128,
+    "blake2b-160": 40, "blake2b-256": 64, "blake2b-384": 96, "sha512/256": 64, "size": 0,
+}  # fmt: skip
 #: What we compute where nobody asks for another.
 DEFAULT = "sha256"
 

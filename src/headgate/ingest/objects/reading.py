@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from headgate.core.errors import BadProfiles
+from headgate.core.inventory import InventoryFile
 from headgate.core.locks.model import Mode
 from headgate.ingest.context import Context
 from headgate.ingest.formats.ark import parse_object
@@ -63,20 +64,23 @@ def verify_object(
     ark = str(parse_object(name))
     storage = storage_of(context, ark)
     with read_locked(context, client, ark, wait):
-        problems = storage.verify(ark, stop, progress)
-        return problems or _differences(context, storage, ark)
+        recorded = {each.number: context.inventory.files(ark, each.number) for each in context.inventory.versions(ark)}
+        known = {file.digest: file.digests for files in recorded.values() for file in files if file.digests}
+        problems = storage.verify(ark, stop, progress, known)
+        return problems or _differences(storage, ark, recorded)
 
 
-def _differences(context: Context, storage: Storage, ark: str) -> list[Problem]:
+def _differences(storage: Storage, ark: str, recorded: Mapping[int, Sequence[InventoryFile]]) -> list[Problem]:
     stored = {version.number: version for version in storage.list_versions(ark)}
-    recorded = {version.number for version in context.inventory.versions(ark)}
-    found = [Problem(ark, f"v{number}", "it is in the inventory, but not stored") for number in recorded - set(stored)]
+    found = [
+        Problem(ark, f"v{number}", "it is in the inventory, but not stored") for number in set(recorded) - set(stored)
+    ]
     for number, version in stored.items():
         if number not in recorded:
             found.append(Problem(ark, f"v{number}", f"it is stored by {version.operation}, but not in the inventory"))
             continue
         there = {(file.name, file.size, file.digest) for file in version.files}
-        listed = {(file.name, file.size, file.digest) for file in context.inventory.files(ark, number)}
+        listed = {(file.name, file.size, file.digest) for file in recorded[number]}
         names = sorted({name for name, _, _ in there ^ listed})
         found += [Problem(ark, f"v{number}/{name}", "storage and inventory differ") for name in names]
     return found

@@ -204,13 +204,18 @@ def gather(
     """All files of the depositor in the working folder, checked. A repeat continues where it stopped."""
     folder = folder_of(job)
     if folder.gathered.is_file():
-        note = json.loads(folder.gathered.read_bytes())
-        return {name: FoundFile(size, digests) for name, (size, digests) in note.items()}
+        return kept_files(folder)
     found = _Gathering(context, job, profile, folder, stop, progress).all()
     _check_size(found, profile)
     written = {name: [each.size, dict(each.digests)] for name, each in found.items()}
     save(folder.gathered, json.dumps(written).encode())
     return found
+
+
+def kept_files(folder: JobFolder) -> dict[str, FoundFile]:
+    """The files that a job has gathered, as it has written them down."""
+    note = json.loads(folder.gathered.read_bytes())
+    return {name: FoundFile(size, digests) for name, (size, digests) in note.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from headgate.core.errors import BadValue, Invalid, ObjectRefused, ServiceRefused, ServiceUnavailable
@@ -11,10 +12,11 @@ from headgate.core.values.redaction import redact
 from headgate.ingest.context import Context, stop_of
 from headgate.ingest.formats.ark import dataid, parse_object
 from headgate.ingest.formats.descriptions import read_erc
+from headgate.ingest.formats.digests import DEFAULT
 from headgate.ingest.notices import callback, messages
 from headgate.ingest.profiles.profile import Profile
 from headgate.ingest.retries import Retries
-from headgate.ingest.steps.payload import payload_url
+from headgate.ingest.steps.payload import folder_of, kept_files, payload_url
 from headgate.ingest.steps.storing import read_stored, stored_version
 from headgate.ingest.steps.system_files import SYSTEM
 from headgate.ingest.storage.port import Version
@@ -84,6 +86,30 @@ def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     return Done("stored, recorded and notified")
 
 
+def _files(context: Context, job: IngestJob, version: Version) -> tuple[InventoryFile, ...]:
+    """The files of a version, with every digest that came with them, also those that OCFL has no place for."""
+    known = _further_digests(context, job, version)
+    return tuple(
+        InventoryFile(each.name, each.size, each.digest, each.since, known.get(each.digest, {}))
+        for each in version.files
+    )
+
+
+def _further_digests(context: Context, job: IngestJob, version: Version) -> dict[str, Mapping[str, str]]:
+    """By sha256: of files that the former versions had, and of those that the job gathered.
+
+    The latter are gone only if the working folder was lost after storing; the object keeps its sha256 then.
+    """
+    known: dict[str, Mapping[str, str]] = {}
+    for number in {each.since for each in version.files} - {version.number}:
+        known |= {each.digest: each.digests for each in context.inventory.files(version.object_id, number)}
+    if folder_of(job).gathered.is_file():
+        for found in kept_files(folder_of(job)).values():
+            further = {name: value.lower() for name, value in found.digests.items() if name != DEFAULT}
+            known[found.digests[DEFAULT]] = {**known.get(found.digests[DEFAULT], {}), **further}
+    return known
+
+
 def _recording(context: Context, job: IngestJob, profile: Profile, version: Version) -> Recording:
     """The object's own ERC says what it is: also when the working folder is gone."""
     erc = read_erc(read_stored(context, job, profile, version, f"{SYSTEM}/mrt-erc.txt").decode()).description
@@ -91,7 +117,7 @@ def _recording(context: Context, job: IngestJob, profile: Profile, version: Vers
     return Recording(
         ark, profile.owner, profile.collection, version.number, dataid(parse_object(ark), version.number),
         version.created,
-        tuple(InventoryFile(each.name, each.size, each.digest, each.since) for each in version.files),
+        _files(context, job, version),
         erc.who, erc.what, erc.when, profile.membership, job.identifiers.local,
         job.id, job.batch, profile.name, str(job.configuration["submitter"]), payload_url(job),
         str(job.configuration.get("batch_type", job.configuration["payload_type"])),

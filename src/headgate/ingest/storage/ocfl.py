@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 from headgate import private
@@ -36,6 +37,7 @@ from headgate.ingest.storage.ocfl_inventory import (
     OcflInventory,
     VersionPlan,
     earlier_version,
+    expected_digests,
     id_in,
     parse,
     plan,
@@ -50,7 +52,7 @@ from headgate.ingest.storage.ocfl_layout import (
     home_of,
     root_files,
 )
-from headgate.ingest.storage.port import Note, ObjectChange, Problem, Progress, Version, storage_errors
+from headgate.ingest.storage.port import KnownDigests, Note, ObjectChange, Problem, Progress, Version, storage_errors
 
 _INTENT = "intent.json"
 _STAGED = "object"
@@ -134,7 +136,13 @@ class OcflStorage:
             sync_folder(home.parent)
             self._prune(home)
 
-    def verify(self, object_id: str, stop: Stop | None = None, progress: Progress | None = None) -> list[Problem]:
+    def verify(
+        self,
+        object_id: str,
+        stop: Stop | None = None,
+        progress: Progress | None = None,
+        known: KnownDigests = MappingProxyType({}),
+    ) -> list[Problem]:
         home = self._home(object_id)
         if not home.exists():
             return [Problem(object_id, "", "there is no such object")]
@@ -145,7 +153,10 @@ class OcflStorage:
                 return [Problem(object_id, INVENTORY, error.why)]
             if inventory is None:
                 return [Problem(object_id, "", "there is no such object")]
-            found = [*_inventory_problems(home, inventory), *check_content(home, inventory, stop, progress)]
+            found = [
+                *_inventory_problems(home, inventory),
+                *check_content(home, expected_digests(inventory, known), stop, progress),
+            ]
         return [Problem(object_id, path, why) for path, why in found]
 
     def objects(self) -> Iterator[str]:

@@ -13,7 +13,6 @@ from headgate.ingest.formats.digests import DEFAULT
 from headgate.ingest.formats.hashing import RunningDigests, blocks, mismatch
 from headgate.ingest.safe_files import write_all
 from headgate.ingest.stopping import Stop, check_stop
-from headgate.ingest.storage.ocfl_inventory import OcflInventory, expected_digests
 from headgate.ingest.storage.port import NewFile, Progress
 
 #: Large files are copied side by side: one waits for the disk while another is hashed.
@@ -62,10 +61,9 @@ def _copy(folder: Path, path: str, file: NewFile, stop: Stop | None, progress: P
 
 
 def check_content(
-    home: Path, inventory: OcflInventory, stop: Stop | None, progress: Progress | None
+    home: Path, expected: Mapping[str, Mapping[str, str]], stop: Stop | None, progress: Progress | None
 ) -> Iterator[tuple[str, str]]:
-    """What is not as the inventory says: missing, changed, or not known to it."""
-    expected = expected_digests(inventory)
+    """What is not as it is expected, by content path and algorithm: missing, changed, or not known."""
     for path, digests in expected.items():
         if not (home / path).is_file():
             yield path, "it is missing"

@@ -16,9 +16,9 @@ from typing import Any
 
 from headgate.core.errors import BadPayload, BadValue, UnknownName
 from headgate.core.values.documents import read_document
-from headgate.ingest.formats.digests import DEFAULT, HEX_DIGITS
+from headgate.ingest.formats.digests import DEFAULT, HEX_DIGITS, OCFL_DIGITS
 from headgate.ingest.formats.file_names import check_file_name, collisions
-from headgate.ingest.storage.port import NewFile, Note, ObjectChange, StoredFile, Version
+from headgate.ingest.storage.port import KnownDigests, NewFile, Note, ObjectChange, StoredFile, Version
 
 OBJECT_DECLARATION = ("0=ocfl_object_1.1", b"ocfl_object_1.1\n")
 INVENTORY = "inventory.json"
@@ -110,9 +110,11 @@ def id_in(raw: bytes) -> str:
         return ""
 
 
-def expected_digests(inventory: OcflInventory) -> dict[str, dict[str, str]]:
-    """Each content path, and every digest that is known of it."""
-    expected = {path: {DEFAULT: digest} for path, digest in inventory.content.items()}
+def expected_digests(inventory: OcflInventory, known_elsewhere: KnownDigests) -> dict[str, dict[str, str]]:
+    """Each content path, and every digest that is known of it, here or elsewhere."""
+    expected = {
+        path: {**known_elsewhere.get(digest, {}), DEFAULT: digest} for path, digest in inventory.content.items()
+    }
     for algorithm, known in inventory.document.get("fixity", {}).items():
         for value, paths in known.items():
             for path in paths if algorithm in HEX_DIGITS else ():
@@ -201,7 +203,7 @@ def _add_content(document: Document, folder: str, change: ObjectChange) -> dict[
 def _add_fixity(document: Document, content: Mapping[str, NewFile]) -> None:
     for path, file in content.items():
         for algorithm, value in file.digests.items():
-            if algorithm != DEFAULT:
+            if algorithm != DEFAULT and algorithm in OCFL_DIGITS:
                 known = document.setdefault("fixity", {}).setdefault(algorithm, {})
                 known.setdefault(value.lower(), []).append(path)
 
@@ -228,9 +230,11 @@ def _copied(document: Document) -> Document:
     copy["manifest"] = dict(document["manifest"])
     copy["versions"] = dict(document["versions"])
     if "fixity" in document:
+        # Others make an inventory invalid; a version of earlier days may have them.
         copy["fixity"] = {
             algorithm: {value: list(paths) for value, paths in known.items()}
             for algorithm, known in document["fixity"].items()
+            if algorithm in OCFL_DIGITS
         }
     return copy
 

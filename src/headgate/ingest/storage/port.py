@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, Protocol
 
 from headgate import private
@@ -19,6 +20,8 @@ from headgate.ingest.formats.hashing import RunningDigests, blocks, mismatch
 from headgate.ingest.safe_files import open_beneath, write_all
 from headgate.ingest.stopping import Stop, check_stop
 
+#: What is known of contents elsewhere: by their sha256, other digests by algorithm.
+KnownDigests = Mapping[str, Mapping[str, str]]
 #: Called with the bytes that were read or written since the last call.
 Progress = Callable[[int], None]
 
@@ -133,8 +136,14 @@ class Storage(Protocol):
     def delete(self, object_id: str) -> None:
         """Remove an object with all its versions. Quiet when there is none."""
 
-    def verify(self, object_id: str, stop: Stop | None = None, progress: Progress | None = None) -> list[Problem]:
-        """Read every stored byte of an object, and compare."""
+    def verify(
+        self,
+        object_id: str,
+        stop: Stop | None = None,
+        progress: Progress | None = None,
+        known: KnownDigests = MappingProxyType({}),
+    ) -> list[Problem]:
+        """Read every stored byte of an object, and compare, also with digests that are known elsewhere."""
 
     def objects(self) -> Iterator[str]:
         """The id of every object that can be read; `verify` reports what is damaged."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import urlsplit
 
@@ -36,7 +37,7 @@ from headgate.ingest.storage.ocfl_inventory import (
     sidecar_of,
 )
 from headgate.ingest.storage.ocfl_layout import home_of, root_files
-from headgate.ingest.storage.port import NewFile, Note, ObjectChange, Problem, Progress, Version
+from headgate.ingest.storage.port import KnownDigests, NewFile, Note, ObjectChange, Problem, Progress, Version
 
 try:
     import obstore
@@ -133,7 +134,13 @@ class S3Storage:
             self._delete([home + INVENTORY])
             self._delete([home + path for path in self._sizes(home)])
 
-    def verify(self, object_id: str, stop: Stop | None = None, progress: Progress | None = None) -> list[Problem]:
+    def verify(
+        self,
+        object_id: str,
+        stop: Stop | None = None,
+        progress: Progress | None = None,
+        known: KnownDigests = MappingProxyType({}),
+    ) -> list[Problem]:
         home = self._home(object_id)
         with _errors():
             try:
@@ -142,7 +149,8 @@ class S3Storage:
                 return [Problem(object_id, INVENTORY, error.why)]
             if found is None:
                 return [Problem(object_id, "", "there is no such object")]
-            problems = [*self._inventory_problems(home, found), *self._content_problems(home, found, stop, progress)]
+            expected = expected_digests(found.inventory, known)
+            problems = [*self._inventory_problems(home, found), *self._content_problems(home, expected, stop, progress)]
         return [Problem(object_id, path, why) for path, why in problems]
 
     def objects(self) -> Iterator[str]:
@@ -296,10 +304,9 @@ class S3Storage:
                 yield f"v{number}/{INVENTORY}", f"its {DEFAULT} differs from the stored one"
 
     def _content_problems(
-        self, home: str, found: _StoredInventory, stop: Stop | None, progress: Progress | None
+        self, home: str, expected: Mapping[str, Mapping[str, str]], stop: Stop | None, progress: Progress | None
     ) -> Iterator[tuple[str, str]]:
         sizes = self._sizes(home)
-        expected = expected_digests(found.inventory)
         for path, digests in expected.items():
             if path not in sizes:
                 yield path, "it is missing"

@@ -70,6 +70,7 @@ file = Table(
     Column("size", BigInteger, nullable=False),
     Column("digest", text(64), nullable=False, comment="sha256"),
     Column("since", Integer, nullable=False, comment="the version in which these bytes came"),
+    Column("digests", Document, comment="JSON: further digests by algorithm"),
     **MYSQL,
 )
 

@@ -78,8 +78,8 @@ ADD_VERSION = Statement(
 )
 ADD_FILE = Statement(
     "A file of a version.",
-    """insert into hg_object_file (object_id, number, position, name, size, digest, since)
-       values (:object, :number, :position, :name, :size, :digest, :since)""",
+    """insert into hg_object_file (object_id, number, position, name, size, digest, since, digests)
+       values (:object, :number, :position, :name, :size, :digest, :since, :digests)""",
 )
 READ_VERSIONS = Statement(
     "Every version of an object, oldest first.",
@@ -89,7 +89,8 @@ READ_VERSIONS = Statement(
 )
 READ_FILES = Statement(
     "The files of a version.",
-    """select f.name, f.size, f.digest, f.since from hg_object_file f join hg_object i on i.id = f.object_id
+    """select f.name, f.size, f.digest, f.since, f.digests
+       from hg_object_file f join hg_object i on i.id = f.object_id
        where i.ark = :ark and f.number = :number and f.position >= :start order by f.position limit :limit""",
 )
 

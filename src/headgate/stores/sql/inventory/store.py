@@ -89,7 +89,10 @@ class SqlInventory:
     def files(self, ark: str, version: int, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
         where = {"ark": ark, "number": version, "start": start, "limit": NO_LIMIT if limit is None else limit}
         rows = self._database.read(lambda tx: tx.all(sql.READ_FILES, **where))
-        return [InventoryFile(str(name), int(size), str(digest), int(since)) for name, size, digest, since in rows]
+        return [
+            InventoryFile(str(name), int(size), str(digest), int(since), json.loads(digests or "{}"))
+            for name, size, digest, since, digests in rows
+        ]
 
     def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
         return self._database.write_through(lambda tx: _remove(tx, ark, dataids, reason, who))
@@ -211,7 +214,11 @@ def _add_version(tx: Transaction, number: int, recording: Recording, at: int) ->
     size = sum(each.size for each in recording.files)
     tx.run(sql.ADD_VERSION, **key, created=micro(recording.created), size=size, files=len(recording.files))
     columns = by_column(recording.files, "name", "size", "digest", "since")
-    tx.many(sql.ADD_FILE, {"position": list(range(len(recording.files))), **columns}, **key)
+    columns |= {
+        "position": list(range(len(recording.files))),
+        "digests": [json.dumps(dict(each.digests)) if each.digests else None for each in recording.files],
+    }
+    tx.many(sql.ADD_FILE, columns, **key)
     tx.run(
         sql.ADD_INGEST, **key, job=recording.job, batch=recording.batch, profile=recording.profile,
         submitter=recording.submitter, payload=recording.payload, type=recording.type, at=at,
