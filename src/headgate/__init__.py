@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from headgate.core.ledger.census import Tally
     from headgate.core.ledger.model import Change, Claim, Dataset, Defined, Job, Kind, OnFailure, Port, Row, StopExit
     from headgate.core.ledger.ordering import Order
+    from headgate.core.ledger.selection import BulkResult, RefusedChunk
     from headgate.core.ledger.verdicts import Answer, Condition, Plan, Verdict
     from headgate.core.locks.model import Blocker, Lock, Mode, Waiter
     from headgate.core.queue.model import (
@@ -117,6 +118,7 @@ __all__ = [
     "BadValue",
     "Batch",
     "Blocker",
+    "BulkResult",
     "CanAbandon",
     "CanFinish",
     "Change",
@@ -195,6 +197,7 @@ __all__ = [
     "Recipient",
     "Recording",
     "Refused",
+    "RefusedChunk",
     "Report",
     "Row",
     "SchemaMismatch",
@@ -234,6 +237,7 @@ __all__ = [
 _HOMES = {
     "core.alarms": ("Alarm",),
     "core.ledger.census": ("Tally",),
+    "core.ledger.selection": ("BulkResult", "RefusedChunk"),
     "core.ledger.verdicts": ("Answer", "Condition", "Plan", "Verdict"),
     "core.counts": ("Counts",),
     "core.faults": ("Fault",),

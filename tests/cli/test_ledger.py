@@ -161,6 +161,29 @@ def test_support_resubmits_holds_and_forgets(pipeline: Headgate) -> None:
     assert pipeline(*set_by_hand, "--json").json["items"][0]["after"] == "RESUBMIT"
 
 
+def test_chunks_are_chosen_by_status_range_and_pattern(pipeline: Headgate) -> None:
+    why = ("--reason", "more space")
+    pipeline("data", "publish", "orders_raw", "2026-10-30..2026-11-02")
+    pipeline("job", "run", "clean", "--loop", "--", "sh", "-c", "test $HEADGATE_DATAID != 2026-10-31")
+    preview = pipeline("job", "resubmit", "clean", "--failed", "--dry-run", *why)
+    assert preview.out.startswith("would change  1 chunk: 1 clean (selected: 1 ERROR)")
+    held = pipeline("job", "hold", "clean", "2026-11-*", *why, "--json").json
+    assert (held["selected"], held["changed"], held["refused"]) == ({"READY": 2}, {"clean": 2}, 0)
+    assert pipeline("job", "unhold", "clean", "*").out.startswith("changed  2 chunks")
+    pipeline("job", "force", "clean", "2026-11-01", "--reason", "by hand")
+    some = pipeline(
+        "job", "resubmit", "clean", "2026-10-31..2026-11-02", "--status", "error", "--status", "running", *why
+    )
+    assert some.code == 75
+    assert "1 of 2 chunks were refused" in some.err
+    assert "2026-11-01: a worker is processing it" in some.err
+    none = pipeline("job", "resubmit", "clean", "--status", "EROR", *why)
+    assert (none.code, none.out) == (3, "no chunks of clean that are EROR; did you mean ERROR?\n")
+    bare = pipeline("job", "resubmit", "clean", *why)
+    assert (bare.code, "--failed" in bare.err) == (2, True)
+    assert pipeline("job", "hold", "clean", "a*", "--exact", *why).code == 0, "a data id of that name"
+
+
 def test_a_running_chunk_is_listed_with_the_locks(pipeline: Headgate) -> None:
     pipeline("data", "publish", "orders_raw", "1")
     claim(pipeline)

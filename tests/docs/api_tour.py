@@ -207,6 +207,7 @@ def _support(tour: Tour, gate: Gate) -> None:
     at: dict[str, Any] = {"job": "clean", "dataid": "2026-11-01"}
     tour.ask(f"{path}/resubmit", {**WHY, "downstream": True}, **at)
     tour.ask("POST /jobs/{job}/resubmit", {**WHY, "dataids": ["2026-11-01"]}, job="clean")
+    tour.ask("POST /jobs/{job}/selected", {**WHY, "act": "resubmit", "status": ["ERROR"], "dry_run": True}, job="clean")
     tour.ask(f"{path}/hold", WHY, **at)
     tour.ask(f"{path}/unhold", {}, **at)
     tour.ask(f"{path}/status", {**WHY, "dataset": "orders_clean", "status": "READY"}, **at)

@@ -1,9 +1,12 @@
 """Ranges of data ids."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headgate import BadValue
 from headgate.core.ledger.ranges import expand
+from headgate.core.ledger.selection import ChunkSelection
 
 
 @pytest.mark.parametrize(
@@ -35,3 +38,24 @@ def test_a_word_with_dots_that_is_no_range_is_refused(word: str) -> None:
 def test_a_range_that_cannot_be_is_refused(word: str) -> None:
     with pytest.raises(BadValue, match="range"):
         expand(word)
+
+
+@pytest.mark.parametrize("word", ["2024-02-27..2024-03-02", "2025-11..2026-02", "8..12", "008..012", "one"])
+def test_a_range_has_its_members_and_nothing_else(word: str) -> None:
+    members = expand(word)
+    low, high = members.bounds
+    for dataid in members:
+        assert members.has(dataid)
+        assert low <= dataid
+        assert high is None or dataid <= high
+    others = ("2024-02-30", "2024-03-03", "2025-13", "7", "13", "08", "0008", "1", "9x", "two", "2024-03", "²")
+    assert [each for each in others if members.has(each) and each not in set(members)] == []
+
+
+@given(st.text("0123456789-*?[]ab", min_size=1, max_size=8), st.text("0123456789-ab", min_size=1, max_size=8))
+def test_a_selection_names_nothing_beyond_its_bounds(word: str, dataid: str) -> None:
+    selection = ChunkSelection((word,))
+    low, high = selection.bounds
+    if selection.names(dataid):
+        assert low <= dataid
+        assert high is None or dataid <= high

@@ -31,7 +31,7 @@ from headgate.stores.ports.news import Listening
 
 CALLS = {
     **LEDGER_CALLS, "_define": bulk, "_publish": of_rows, "_resubmit": of_rows,
-    "claims": listing, "next_of": listing, "left_of": listing,
+    "change_part": bulk, "claims": listing, "next_of": listing, "left_of": listing,
 }  # fmt: skip
 
 

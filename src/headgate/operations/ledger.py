@@ -8,7 +8,8 @@ from typing import Annotated
 
 from headgate.core.errors import BadValue, ClaimRefused, HoldersUnconfirmed, Refused, UnknownName
 from headgate.core.ledger.census import Span, Tally
-from headgate.core.ledger.model import READY, Change, Claim, Dataset, Defined, Job, Port, Row, failure_cursor
+from headgate.core.ledger.model import ERROR, READY, Change, Claim, Dataset, Defined, Job, Port, Row, failure_cursor
+from headgate.core.ledger.selection import BulkResult
 from headgate.core.ledger.verdicts import Condition, Verdict
 from headgate.operations.arguments import (
     MOST,
@@ -272,6 +273,25 @@ def resubmit_all(
     dry_run: DryRun = False,
 ) -> Page[Change]:  # fmt: skip
     """Resubmit several chunks in one transaction."""
+
+
+@declared.post(
+    "/jobs/{job}/selected", "operate", repeat=KEY, call="ledger.change_part", errors=(BadValue, UnknownName),
+    answer="What this part of the selection changed, or would change; `next` leads to the following part.",
+)  # fmt: skip
+def change_selected(
+    job: str, act: Annotated[str, About("resubmit, hold, unhold or forget.", example="resubmit")], reason: Reason,
+    dataids: Annotated[
+        Sequence[str], About("Data ids, ranges and patterns; none: any.", max_length=5000, example=["2026-10-*"])
+    ] = (),
+    status: Annotated[Sequence[str], About("Statuses; none: any.", max_length=100, example=[ERROR])] = (),
+    exact: Annotated[bool, About("Take data ids literally.")] = False, downstream: Downstream = False,
+    steal: Steal = False, dry_run: DryRun = False,
+    after: Annotated[str, About("The `next` of the part before.", max_length=255)] = "", by: By = None,
+) -> BulkResult:  # fmt: skip
+    """Resubmit, hold, unhold or forget up to 2,000 chunks that match, in one transaction. Chunks that are refused,
+    because a worker has claimed them, stay as they are and are listed. `forget` and `steal` need admin:force.
+    """
 
 
 @declared.post("/jobs/{job}/chunks/{dataid}/hold", "operate", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS)

@@ -132,14 +132,18 @@ def act_on_each(
                 raise
             refused.append((dataid, str(error)))
     if refused:
-        _list_refused(console, refused, len(dataids))
+        complain_refused(console, refused, len(dataids))
     return changes, TRY_LATER if refused else 0
 
 
-def _list_refused(console: Console, refused: Sequence[tuple[str, str]], count: int) -> None:
+def complain_refused(
+    console: Console, chunks: Sequence[tuple[str, str]], count: int, *, refused: int | None = None
+) -> None:  # fmt: skip
+    """List refused chunks with their reasons. `refused`: how many there are, if not all are given."""
     from headgate.cli.terminal.failures import complain
 
-    lines = [f"{len(refused):,} of {count:,} chunks were refused:"]
-    lines += [f"  {dataid}: {why.splitlines()[0]}" for dataid, why in refused[:MOST_REFUSED]]
-    lines += [f"  … and {len(refused) - MOST_REFUSED:,} more"] if len(refused) > MOST_REFUSED else []
+    many = len(chunks) if refused is None else refused
+    lines = [f"{many:,} of {count:,} chunks were refused:"]
+    lines += [f"  {dataid}: {why.splitlines()[0]}" for dataid, why in chunks[:MOST_REFUSED]]
+    lines += [f"  … and {many - MOST_REFUSED:,} more"] if many > MOST_REFUSED else []
     complain(console, "some-refused", "\n".join(lines))

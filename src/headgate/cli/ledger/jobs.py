@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.ledger.dataids import EXACT, ONE, Selection, act_on_each, many_dataids
+from headgate.cli.ledger.dataids import EXACT, ONE
+from headgate.cli.ledger.job_acts import STEAL, answer_changes, forget, hold, resubmit, unhold
 from headgate.cli.ledger.job_run import run
 from headgate.cli.ledger.job_wait import wait
 from headgate.cli.ledger.next_claim import claim_chunk, next_or_named, nothing_to_do
 from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.failures import NOTHING_TO_DO
 from headgate.cli.terminal.options import (
-    ANY_REASON,
-    DRY_RUN,
     JOB_NAME,
     REASON,
     InOrder,
@@ -25,7 +23,6 @@ from headgate.cli.terminal.options import (
     together,
 )
 from headgate.cli.terminal.output import pairs, table
-from headgate.cli.terminal.progress import working
 from headgate.cli.terminal.values import DATASET, DURATION, KIND, STATUS
 from headgate.core.ledger.model import FAIL_EVENT, HOLD, INTERRUPT_EVENT, SUCCESS_EVENT
 from headgate.core.ledger.parsing import STATUS_WORDS
@@ -35,21 +32,17 @@ from headgate.core.values.wire import plain
 from headgate.core.values.words import nearest
 
 if TYPE_CHECKING:
-    from headgate.core.ledger.model import Change, Claim
+    from headgate.core.ledger.model import Claim
     from headgate.core.ledger.verdicts import Verdict
-    from headgate.service.ledger.use_cases import Ledger
 
 #: A job's chunk. The data id is taken literally: it comes from a claim.
 CHUNK = together(JOB_NAME, click.argument("dataid", metavar="DATAID"))
 #: The same, typed by a person: a range is refused.
 TYPED_CHUNK = together(JOB_NAME, click.argument("dataid", metavar="DATAID", type=ONE), EXACT)
-#: A job, and data ids or ranges of them.
-CHUNKS = together(JOB_NAME, many_dataids)
 TOKEN = click.option("--token", type=int, required=True, metavar="N", help="Token of the claim.")
 LEASE = click.option(
     "--lease", type=DURATION, default=60, help="Time until the claim expires without a heartbeat (default: 60s)."
 )
-STEAL = click.option("--steal", is_flag=True, help="Take the chunk from a worker that is still alive.")
 
 
 @click.group("job", cls=InOrder)
@@ -217,52 +210,8 @@ def force(console: Console, /, job_name: str, dataid: str, **how: Any) -> None:
     _answer_claim(console, claim)
 
 
-@job.command("resubmit")
-@CHUNKS
-@REASON
-@click.option("--downstream", is_flag=True, help="Include all chunks that were made from it.")
-@DRY_RUN
-@STEAL
-@common
-def resubmit(console: Console, /, job_name: str, dataids: Selection, **how: Any) -> None:
-    """Run chunks again, before all others. Their failures are counted from zero.
-
-    A DATAID can be a range of days, months or numbers.
-    """
-    with console.gate() as gate, working(console, "finding all chunks that were made from it"):
-        changes = gate.ledger.resubmit(job_name, list(dataids), **how)
-    _answer_changes(console, changes)
-
-
-@job.command("hold")
-@CHUNKS
-@REASON
-@common
-def hold(console: Console, job_name: str, dataids: Selection, reason: str) -> int:
-    """Hold chunks: no job can read or make them until `job unhold`.
-
-    A DATAID can be a range of days, months or numbers. A chunk that does not exist yet can be held too.
-    """
-    return _change_each(console, dataids, lambda ledger, dataid: ledger.hold(job_name, dataid, reason=reason))
-
-
-@job.command("unhold")
-@CHUNKS
-@ANY_REASON
-@common
-def unhold(console: Console, job_name: str, dataids: Selection, reason: str) -> int:
-    """Release held chunks: their former status comes back."""
-    return _change_each(console, dataids, lambda ledger, dataid: ledger.unhold(job_name, dataid, reason=reason))
-
-
-@job.command("forget")
-@CHUNKS
-@REASON
-@STEAL
-@common
-def forget(console: Console, /, job_name: str, dataids: Selection, **how: Any) -> int:
-    """Remove the records of JOB for chunks, as if they had never run. Inputs are not touched."""
-    return _change_each(console, dataids, lambda ledger, dataid: ledger.forget(job_name, dataid, **how))
+for act in (resubmit, hold, unhold, forget):
+    job.add_command(act)
 
 
 @job.command("set-status")
@@ -280,7 +229,7 @@ def set_status(console: Console, /, dataset: str, dataid: str, job_name: str, **
     KIND is INPUT or OUTPUT. A STATUS that Headgate does not know blocks the chunk like HOLD.
     """
     change = console.ask(lambda gate: gate.ledger.set_status(dataset, dataid, job_name, **what))
-    _answer_changes(console, [change])
+    answer_changes(console, [change])
     if change.after not in STATUS_WORDS.values():
         near = nearest(change.after, STATUS_WORDS)
         meant = f"; did you mean {near}?" if near else ""
@@ -338,19 +287,6 @@ def _answer_claim(console: Console, claim: Claim) -> None:
 def _answer_report(console: Console, job_name: str, dataid: str, reported: str, word: str) -> None:
     document = {"job": job_name, "dataid": dataid, "reported": reported}
     console.answer(document, lambda: f"{word}  {job_name} {dataid}")
-
-
-def _change_each(console: Console, dataids: Selection, change: Callable[[Ledger, str], Sequence[Change]]) -> int:
-    """Change each chunk in a transaction of its own, and print the changes. Returns the exit code."""
-    changes, code = console.ask(lambda gate: act_on_each(console, dataids, lambda dataid: change(gate.ledger, dataid)))
-    _answer_changes(console, changes)
-    return code
-
-
-def _answer_changes(console: Console, changes: Sequence[Change]) -> None:
-    rows = [(each.job, each.dataset, each.dataid, each.kind, each.before, each.after) for each in changes]
-    headings = ("JOB", "DATASET", "DATAID", "KIND", "BEFORE", "AFTER")
-    console.answer_list(plain(changes), lambda: table(headings, rows) if rows else "nothing changed")
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

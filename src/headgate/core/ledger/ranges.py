@@ -26,6 +26,10 @@ class Members:
     count: int
     #: The one at a place.
     at: Callable[[int], str]
+    #: Whether a data id is one of them.
+    has: Callable[[str], bool]
+    #: The first and the last one as text; the last one is None where others may come behind it as text.
+    bounds: tuple[str, str | None]
 
     def __len__(self) -> int:
         return self.count
@@ -42,7 +46,7 @@ def expand(word: str, *, exact: bool = False) -> Members:
     """
     first, dots, last = word.partition("..")
     if exact or not dots:
-        return Members(1, lambda _: word)
+        return Members(1, lambda _: word, word.__eq__, (word, word))
     for written, members in ((_DAY, _days), (_MONTH, _months), (_NUMBER, _numbers)):
         if written.fullmatch(first) and written.fullmatch(last):
             return members(word, first, last)
@@ -58,14 +62,27 @@ def _days(word: str, first: str, last: str) -> Members:
         begin, end = date.fromisoformat(first), date.fromisoformat(last)
     except ValueError as error:
         raise BadValue("range", word, f"has a day that does not exist: {error}") from None
-    return _checked(word, (end - begin).days + 1, lambda day: str(begin + timedelta(days=day)))
+
+    def has(dataid: str) -> bool:
+        try:
+            return bool(_DAY.fullmatch(dataid)) and begin <= date.fromisoformat(dataid) <= end
+        except ValueError:  # The 31st of June.
+            return False
+
+    count = _checked(word, (end - begin).days + 1)
+    return Members(count, lambda day: str(begin + timedelta(days=day)), has, (first, last))
 
 
 def _months(word: str, first: str, last: str) -> Members:
     begin, end = (int(month[:4]) * 12 + int(month[5:]) - 1 for month in (first, last))
     if not all(1 <= int(month[5:]) <= 12 for month in (first, last)):
         raise BadValue("range", word, "has a month that does not exist")
-    return _checked(word, end - begin + 1, lambda month: "{:04}-{:02}".format(*_year_and_month(begin + month)))
+
+    def has(dataid: str) -> bool:
+        return bool(_MONTH.fullmatch(dataid)) and first <= dataid <= last and 1 <= int(dataid[5:]) <= 12
+
+    count = _checked(word, end - begin + 1)
+    return Members(count, lambda month: "{:04}-{:02}".format(*_year_and_month(begin + month)), has, (first, last))
 
 
 def _year_and_month(months: int) -> tuple[int, int]:
@@ -77,12 +94,19 @@ def _numbers(word: str, first: str, last: str) -> Members:
         raise BadValue("range", word, f"contains a number with more than {MOST_DIGITS} digits")
     width = len(first) if len(first) == len(last) else 0
     begin = int(first)
-    return _checked(word, int(last) - begin + 1, lambda number: str(begin + number).zfill(width))
+
+    def has(dataid: str) -> bool:
+        if not _NUMBER.fullmatch(dataid) or len(dataid) > MOST_DIGITS:
+            return False
+        return begin <= int(dataid) <= int(last) and dataid == str(int(dataid)).zfill(width)
+
+    count = _checked(word, int(last) - begin + 1)
+    return Members(count, lambda number: str(begin + number).zfill(width), has, (first, last) if width else ("", None))
 
 
-def _checked(word: str, count: int, at: Callable[[int], str]) -> Members:
+def _checked(word: str, count: int) -> int:
     if count < 1:
         raise BadValue("range", word, "ends before it starts")
     if count > LONGEST_RANGE:
         raise BadValue("range", word, f"has {count:,} members; at most {LONGEST_RANGE:,} are allowed")
-    return Members(count, at)
+    return count

@@ -8,7 +8,8 @@ from typing import Any
 
 from headgate.core.errors import UnknownName
 from headgate.core.ledger.census import Span
-from headgate.core.ledger.model import Change, Dataset, Defined, Port, Row
+from headgate.core.ledger.model import FORGET_EVENT, Change, Dataset, Defined, Port, Row
+from headgate.core.ledger.selection import BulkResult
 from headgate.core.values.wire import plain
 from headgate.http.api.handlers import SHOWN, ApiCall, Handlers
 from headgate.operations import ledger
@@ -107,6 +108,14 @@ def resubmit_all(call: ApiCall, *, job: str, dataids: Sequence[str], steal: bool
     if steal and not call.who.reach.has("admin:force"):
         call.who.must_reach("admin:force", "a running worker's chunk")
     return Page(call.gate.ledger.resubmit(job, dataids, steal=steal, **how))
+
+
+@handlers.of(ledger.change_selected)
+def change_selected(call: ApiCall, *, job: str, act: str, steal: bool, **how: Any) -> BulkResult:
+    """What one chunk would need, many need too."""
+    if (steal or act == FORGET_EVENT) and not call.who.reach.has("admin:force"):
+        call.who.must_reach("admin:force", "a running worker's chunk" if steal else f"the act {act}")
+    return call.gate.ledger.change_part(job, act, steal=steal, **how)
 
 
 @handlers.of(ledger.unpause)

@@ -20,6 +20,7 @@ from headgate.service.ledger.claim_reports import ClaimLike, check_reference, wi
 from headgate.service.ledger.definitions import Definitions
 from headgate.service.ledger.job_progress import JobProgress, JobWait
 from headgate.service.ledger.questions import LedgerReader
+from headgate.service.ledger.selected import SelectedChunks
 from headgate.service.ledger.working import Work
 from headgate.service.secrets.claim_secrets import with_secrets
 from headgate.service.secrets.use_cases import Opened, Secrets
@@ -35,7 +36,7 @@ DEFAULT_LEASE = 60.0
 PUBLISH_BATCH = 5000
 
 
-class Ledger(LedgerReader):
+class Ledger(LedgerReader, SelectedChunks):
     """Datasets, jobs, and the chunks that jobs claim; `gate.ledger`.
 
     Public methods do what belongs to the caller's process: open and seal secrets, renew claims, wait. Those with a

@@ -13,6 +13,7 @@ from headgate.stores.ports.news import Listening
 if TYPE_CHECKING:  # A caller that asks for one has loaded it: the command starts faster without the others.
     from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
     from headgate.core.ledger.census import Span, Tally
+    from headgate.core.ledger.selection import BulkRequest, BulkResult
     from headgate.core.ledger.verdicts import Plan, Verdict
 
 
@@ -68,6 +69,11 @@ class LedgerStore(Protocol):
         self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool
     ) -> Sequence[Change]:
         """Made: RESUBMIT, and with `downstream` all that was made from it. Returns what changed, or would."""
+
+    def change_selected(self, job: str, wish: BulkRequest) -> BulkResult:
+        """Do that to one part of the selected chunks, as the act's own method would to each. Chunks that are refused
+        stay as they are, and are named.
+        """
 
     def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
         """Any status, or none: HOLD. ClaimRefused while a worker is on it."""

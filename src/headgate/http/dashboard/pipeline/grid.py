@@ -17,6 +17,7 @@ from headgate.gate import Gate
 from headgate.http.access.auth import Reader, TheGate
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.pipeline.pages import chunk_page
+from headgate.http.dashboard.pipeline.selected import PICK, bulk_form
 from headgate.http.dashboard.tables import Column, Table, as_csv, link, ordered
 from headgate.http.dashboard.words import some
 from headgate.service.ledger import census
@@ -58,10 +59,14 @@ def grid(request: Request, gate: TheGate, who: Reader) -> Response:
         ("dataset", "Dataset", names), ("from", "Data ids from", ""), ("status", "Status", list(STATUSES)),
         ("job", "Job", [job.name for job in jobs]),
     ]  # fmt: skip
-    shown: dict[str, Any] = {"fields": fields, "filtered": bool(chosen), "table": None, "listed": None}
+    shown: dict[str, Any] = {"fields": fields, "filtered": bool(chosen), "table": None, "listed": None, "form": None}
     summary = "No datasets"
     if "status" in chosen or "job" in chosen:
-        shown["listed"] = listed = _list(gate, names, jobs, chosen, query)
+        shown["form"] = form = bulk_form(
+            who, link("/pipeline/grid", query), **{name: chosen.get(name, "") for name in ("job", "status", "dataset")},
+            all="" if "from" in chosen else "All chunks that match the filters, on every page",
+        )  # fmt: skip
+        shown["listed"] = listed = _list(gate, names, jobs, chosen, query, {"pick": PICK} if form else {})
         summary = f"{some(len(listed.rows), 'chunk')} shown"
     elif names:
         chosen = {"dataset": main_dataset(gate, names, jobs), **chosen}
@@ -144,14 +149,15 @@ def _makers(jobs: Sequence[Job]) -> dict[str, str]:
 
 
 def _list(
-    gate: Gate, names: Sequence[str], jobs: Sequence[Job], chosen: Mapping[str, str], query: Mapping[str, str]
-) -> Table:
+    gate: Gate, names: Sequence[str], jobs: Sequence[Job], chosen: Mapping[str, str], query: Mapping[str, str],
+    first: Mapping[str, Column],
+) -> Table:  # fmt: skip
     rows, more = listed(gate, names, jobs, chosen, query.get("after", ""))
     order = query.get("sort", "") if more is None and "after" not in query else ""
     asked = {name: chosen[name] for name in ("dataset", "status", "job") if name in chosen}
     return Table(
-        "chunks", "Chunks", CHUNKS, ordered(rows, CHUNKS, order), _key, path="/pipeline/grid", query=query, next=more,
-        order=order, json=link("/v1/chunks", asked), csv=link("/pipeline/chunks.csv", chosen),
+        "chunks", "Chunks", {**first, **CHUNKS}, ordered(rows, CHUNKS, order), _key, path="/pipeline/grid", query=query,
+        next=more, order=order, json=link("/v1/chunks", asked), csv=link("/pipeline/chunks.csv", chosen),
     )  # fmt: skip
 
 

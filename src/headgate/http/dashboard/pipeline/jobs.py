@@ -13,6 +13,7 @@ from headgate.http.access.auth import Operator, Reader, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
 from headgate.http.dashboard.frame import page_router, render
 from headgate.http.dashboard.pipeline.pages import chunk_page, job_page
+from headgate.http.dashboard.pipeline.selected import PICK, bulk_form
 from headgate.http.dashboard.tables import Column, Table, link
 from headgate.http.dashboard.words import some
 from headgate.service.ledger.questions import LEFT_MOST
@@ -48,10 +49,15 @@ def job(request: Request, gate: TheGate, who: Reader, job: str) -> Response:
     running, failed, held = (rows_with(gate, found, status) for status in (RUNNING, ERROR, HOLD))
     plan = gate.ledger.plan(job, AHEAD)
     summary = job_in_words(job_counts(gate.ledger, job))
+    form = bulk_form(
+        who, job_page(job), job=job, status=f"{ERROR},{HOLD}", all="All that failed or are held, on every page"
+    )
+    columns = {"pick": PICK, **STOPPED} if form else STOPPED
     return render(
         request, "job.html", who, title=f"Job {job}", job=found, datasets=datasets, summary=summary, plan=plan,
+        form=form,
         at_work=Table("running", "Running chunks", AT_WORK, running[:LISTED], lambda row: row.dataid),
-        stopped=Table("stopped", "Failed and held chunks", STOPPED, [*failed, *held][:LISTED],
+        stopped=Table("stopped", "Failed and held chunks", columns, [*failed, *held][:LISTED],
                       lambda row: row.dataid, json=link("/v1/chunks", {"job": job, "status": ERROR})),
         more=len(failed) + len(held) > LISTED, here=job_page(job), page_of=chunk_page,
     )  # fmt: skip

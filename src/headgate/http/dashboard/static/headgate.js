@@ -75,6 +75,33 @@ export function say(text) {
   setTimeout(() => { announcer.textContent = text; }, 250);
 }
 
+// ---------------------------------------------------------------- check boxes of a list
+
+function picked(form) {
+  const boxes = [...form.querySelectorAll("input[name=chunk]")];
+  return { boxes, count: boxes.filter((box) => box.checked).length };
+}
+
+function tellPicked(form) {
+  const { boxes, count } = picked(form);
+  const matching = form.querySelector("[data-pick-matching]")?.checked;
+  const all = form.querySelector("[data-pick-all]");
+  all.checked = count > 0 && count === boxes.length;
+  all.indeterminate = count > 0 && count < boxes.length;
+  form.querySelector("[data-picked]").textContent = matching ? "All that match are selected" : count ? `${count} selected` : "";
+}
+
+function onChange(event) {
+  const form = event.target.closest?.("form[data-bulk]");
+  if (!form) return;
+  if (event.target.matches("[data-pick-all]")) for (const box of picked(form).boxes) box.checked = event.target.checked;
+  tellPicked(form);
+}
+
+function pickRow() {
+  document.querySelector("tr[data-current] input[name=chunk]")?.click();
+}
+
 // ---------------------------------------------------------------- keys
 
 let waitsForPlace = false;
@@ -94,6 +121,7 @@ const KEYS = {
   "/": () => document.querySelector(".filters input")?.focus(),
   j: () => moveRow(1),
   k: () => moveRow(-1),
+  x: pickRow,
   p: togglePause,
   g: () => { waitsForPlace = true; setTimeout(() => { waitsForPlace = false; }, 1500); },
 };
@@ -119,7 +147,7 @@ function zoom(event) {
 
 function onKey(event) {
   if (Object.hasOwn(ARROWS, event.key)) { onArrow(event); return; }
-  const busy = event.target.closest?.("input, select, textarea, dialog, [contenteditable]");
+  const busy = event.target.closest?.("input:not([type=checkbox]), select, textarea, dialog, [contenteditable]");
   if (busy || event.ctrlKey || event.metaKey || event.altKey || stored("headgate-keys") === "off") return;
   if (zoom(event)) return;
   if (waitsForPlace) {
@@ -145,6 +173,7 @@ beginTheme();
 beginHelp();
 document.addEventListener("click", onClick);
 document.addEventListener("keydown", onKey);
+document.addEventListener("change", onChange);
 beginLive(say);
 // An alert that was there from the start is not read out: put it there once more.
 const said = document.querySelector("#said p");

@@ -34,7 +34,7 @@ function fits(place, wanted) {
 function morphNode(old, fresh) {
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
-  } else if (old.isEqualNode(fresh) || old.matches("input, select, textarea, [data-show-new]")) {
+  } else if (old.isEqualNode(fresh) || old.matches("input, select, textarea, [data-show-new], [data-picked]")) {
     // Nothing differs, or it is the reader's own.
   } else morph(old, fresh);
 }

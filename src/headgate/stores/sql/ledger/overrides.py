@@ -22,7 +22,7 @@ def publish(tx: Transaction, dataset: str, dataids: Sequence[str], who: str) -> 
     """Data made elsewhere is READY. Returns how many chunks were not."""
     shape = external_shape(tx, dataset, share=True)
     groups = decide_many(tx, shape, dataids, lambda chunk: chunk_work.publish(chunk, who), sql.LOCK_MADE)
-    _apply_all(tx, [(shape, group) for group in groups])
+    apply_all(tx, [(shape, group) for group in groups])
     return sum(len(group.dataids) for group in groups if group.outcome.changed)
 
 
@@ -66,17 +66,17 @@ class Resubmission(NamedTuple):
 
 def resubmit(tx: Transaction, job: str, dataids: Sequence[str], wish: Resubmission) -> list[Change]:
     """Make these again, first, and with `downstream` all that was made from them. Returns what changed, or would."""
-    found = _find(tx, shape_of(tx, job, share=True), dataids, wish)
+    found = find_resubmitted(tx, shape_of(tx, job, share=True), dataids, wish)
     changes: dict[str, list[Change]] = {dataid: [] for dataid in dataids}
     for _, group in found:
         for dataid in group.dataids:
             changes[dataid] += group.outcome.changes(dataid)
     if not wish.dry_run:
-        _apply_all(tx, found)
+        apply_all(tx, found)
     return [change for dataid in dataids for change in changes[dataid]]
 
 
-def _find(
+def find_resubmitted(
     tx: Transaction, root: Shape, dataids: Sequence[str], wish: Resubmission
 ) -> list[tuple[Shape, ChunkGroup]]:  # fmt: skip
     """The chunks, and with `downstream` every chunk that was made from them, by whatever way, each once."""
@@ -111,7 +111,7 @@ def _consumers(tx: Transaction, maker: Shape, shapes: dict[int, Shape]) -> Itera
         yield shapes[consumer.id]
 
 
-def _apply_all(tx: Transaction, found: Sequence[tuple[Shape, ChunkGroup]]) -> None:
+def apply_all(tx: Transaction, found: Sequence[tuple[Shape, ChunkGroup]]) -> None:
     tokens = ClaimTokens(tx)
     for shape, group in found:
         apply_many(tx, shape, group, tokens)

@@ -168,6 +168,14 @@ def _with_status(status: str) -> list[ColumnElement[bool]]:
     return [chunk.status == status] if status in (READY, DONE) else [chunk.status == status, TROUBLE]
 
 
+def with_statuses(statuses: Sequence[str]) -> list[ColumnElement[bool]]:
+    """One of these statuses, in the same way; none: any."""
+    if len(statuses) == 1:
+        return _with_status(statuses[0])
+    conditions: list[ColumnElement[bool]] = [schema.chunk.c.status.in_(statuses)] if statuses else []
+    return [*conditions, TROUBLE] if statuses and not {RUNNING, READY, DONE} & {*statuses} else conditions
+
+
 def ask_running(database: Database, tag: str) -> Sequence[Lock]:
     """What runs now, as the locks that it acts as."""
     chunk, dataset, job = schema.chunk.c, schema.dataset.c, schema.job.c

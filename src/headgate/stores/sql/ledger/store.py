@@ -29,6 +29,7 @@ from headgate.stores.sql.news.topics import ANYTHING, News, Subscription, of_dat
 if TYPE_CHECKING:
     from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
     from headgate.core.ledger.census import Span, Tally
+    from headgate.core.ledger.selection import BulkRequest, BulkResult
 
 #: From so many new chunks on, a planner that thinks the tables empty goes wrong.
 MANY = 1000
@@ -166,6 +167,11 @@ class SqlLedger:
         wish = overrides.Resubmission(reason, who, downstream, steal, dry_run)
         topics = [ANYTHING] if downstream or steal else [_of_job(job)]
         return self._news.write(lambda tx: overrides.resubmit(tx, job, dataids, wish), *topics)
+
+    def change_selected(self, job: str, wish: BulkRequest) -> BulkResult:
+        from headgate.stores.sql.ledger.selections import change_selected
+
+        return self._news.write(lambda tx: change_selected(tx, job, wish), ANYTHING)
 
     def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
         unit = partial(chunk_work.hold, reason=reason, who=who)
