@@ -14,6 +14,7 @@ import headgate
 from headgate.stores.options import DEFAULT_OPTIONS
 from tests.faults import history
 from tests.faults.chain_worker import define
+from tests.faults.confirmed_writes import ConfirmedWrites
 from tests.faults.conftest import FULL, Report
 from tests.faults.ensembles import CutEnsemble
 from tests.faults.partition import MemberNetwork, Network, Partitioned, Plan, ProxyNetwork
@@ -27,7 +28,9 @@ from tests.shared_servers import Servers
 LEASE = 1.0
 PLAN = Plan(30, 0.5, 4.0, 1500) if FULL else Plan(2, 1.0, 1.5, 100)
 #: Members notice silence after two seconds; only then is a new leader chosen.
-MEMBER_PLAN = Plan(30, 1.0, 6.0, 1500) if FULL else Plan(2, 2.5, 3.5, 100)
+MEMBER_PLAN = Plan(5, 1.0, 6.0, 300) if FULL else Plan(2, 2.5, 3.5, 100)
+#: Runs with an ensemble; one is made again only if the ensemble lost what it had confirmed.
+MEMBER_RUNS = 4
 #: Services and clients here answer in the time that is promised.
 PROMPT = {"HEADGATE_ANSWER_WITHIN": f"{DEFAULT_OPTIONS.answer_within:g}"}
 #: Beyond `answer_within`: what scheduling adds. On a busy machine more: another process measures it (`usual_call`).
@@ -150,10 +153,25 @@ def test_partitions_between_service_and_store(
 
 
 @pytest.mark.torture
-@pytest.mark.timeout(1600 if FULL else 120)
-def test_partitions_between_members_of_an_ensemble(bench: Bench) -> None:
-    """The leader, or another member, is cut off from the others; clients reach them all."""
-    with CutEnsemble() as ensemble:
-        url = ensemble.fresh()
-        network = MemberNetwork(ensemble, random.Random(1))
-        bench.run(network, [(url, None)], url, MEMBER_PLAN)
+@pytest.mark.timeout(MEMBER_RUNS * (400 if FULL else 100))
+@pytest.mark.parametrize("part", range(6 if FULL else 1))
+def test_partitions_between_members_of_an_ensemble(part: int, bench: Bench, report: Report) -> None:
+    """The leader, or another member, is cut off from the others; clients reach them all.
+
+    What an ensemble confirms and then loses by itself cannot be held against the locks: such a run is made again.
+    """
+    lost = []
+    for _ in range(MEMBER_RUNS):
+        with CutEnsemble() as ensemble, ConfirmedWrites(ensemble) as writes:
+            url = ensemble.fresh()
+            network = MemberNetwork(ensemble, random.Random(part + 1))
+            try:
+                bench.run(network, [(url, None)], url, MEMBER_PLAN)
+            except pytest.fail.Exception:
+                lost.append(len(writes.lost()))
+                if not lost[-1]:
+                    raise
+            else:
+                return
+        report(store="zookeeper", ensemble_lost=lost[-1])
+    pytest.fail(f"the ensemble lost writes that it had confirmed, in each of {MEMBER_RUNS} runs: {lost}")
