@@ -23,10 +23,10 @@ INTERNAL: Mapping[str, frozenset[str]] = {
         "Gate": """answer_within deposits epochs guards ingest keeps_repeats make_work_folder narrowed profiles_folder
             repeats root service sessions sight store store_group upkeep""",
         "Locks": "must_outlive resource_limit steps summary tending watch_loss",
-        "Ledger": "custody looking_for_next",
-        "LedgerReader": "left_of listen next_of rows spans tallies",
-        "Queue": "check_profile create_portion listen looking presence",
-        "QueueReader": "first_free tables",
+        "Ledger": "custody following looking_for_next",
+        "LedgerReader": "left_of next_of rows spans tallies",
+        "Queue": "check_profile create_portion looking presence",
+        "QueueReader": "first_free following tables",
         "Inventory": """claim_local_ids delay delivered due faults forget keep_intake post record remove repair
             set_problem settle undelivered""",
         "History": "activity books",

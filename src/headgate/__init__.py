@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from headgate.core.ledger.census import Tally
     from headgate.core.ledger.model import Change, Claim, Dataset, Defined, Job, Kind, OnFailure, Port, Row, StopExit
     from headgate.core.ledger.ordering import Order
+    from headgate.core.ledger.progress import Failure, JobProgress
     from headgate.core.ledger.selection import BulkResult, RefusedChunk
     from headgate.core.ledger.verdicts import Answer, Condition, Plan, Verdict
     from headgate.core.locks.model import Blocker, Lock, Mode, Waiter
@@ -95,7 +96,6 @@ if TYPE_CHECKING:
     from headgate.service.history import History
     from headgate.service.inventory import Inventory
     from headgate.service.leases.renewal import ClaimHold, ItemHold, LockHold
-    from headgate.service.ledger.job_progress import Failure, JobProgress
     from headgate.service.ledger.use_cases import Ledger
     from headgate.service.ledger.working import Work
     from headgate.service.locks.use_cases import Locks
@@ -238,6 +238,7 @@ _HOMES = {
     "core.alarms": ("Alarm",),
     "core.ledger.census": ("Tally",),
     "core.ledger.selection": ("BulkResult", "RefusedChunk"),
+    "core.ledger.progress": ("Failure", "JobProgress"),
     "core.ledger.verdicts": ("Answer", "Condition", "Plan", "Verdict"),
     "core.counts": ("Counts",),
     "core.faults": ("Fault",),
@@ -287,7 +288,6 @@ _HOMES = {
     "service.guards.kinds": ("GuardBusy", "StorageGuard", "StorageLock"),
     "service.history": ("History",),
     "service.inventory": ("Inventory",),
-    "service.ledger.job_progress": ("Failure", "JobProgress"),
     "service.ledger.use_cases": ("Ledger",),
     "service.locks.use_cases": ("Locks",),
     "service.queue.outcomes": ("CanAbandon", "CanFinish", "Done", "Failed", "Handler", "Held", "NotNow", "Outcome"),

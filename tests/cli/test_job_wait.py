@@ -10,7 +10,6 @@ from headgate import connect
 from headgate.cli.ledger.dataids import Selection
 from headgate.core.ledger.model import Row
 from headgate.core.ledger.ranges import expand
-from headgate.service.ledger.job_progress import JobWait
 from tests.cli.commands import Headgate
 from tests.contract.ledger_steps import one_job
 from tests.contract.queue_steps import batch_in
@@ -68,13 +67,13 @@ def test_waiting_for_many_chunks_asks_for_few_at_a_time(headgate: Headgate, monk
             return ask(*words, **more)
 
         monkeypatch.setattr(ledger, "status", status)
-        waiting = JobWait(ledger, "clean", Selection([expand("1..100000000")]))
-        assert waiting.look().left == 100_000_000
+        following = ledger.following("clean", Selection([expand("1..100000000")]))
+        assert following.now().left == 100_000_000
         assert len(asked) == 20
         for claim in ledger.work("clean"):
             assert claim.lease
         asked.clear()
-        found = waiting.look()
+        found = following.now()
         assert (found.left, found.waiting[0]) == (100_000_000 - 25, "26")
         assert len(asked) == 45, "25 that are finished, and 20 that are not"
 

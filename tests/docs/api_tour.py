@@ -199,6 +199,7 @@ def _questions(tour: Tour, gate: Gate) -> None:
     tour.ask("GET /jobs/{job}/chunks/{dataid}/explain", job="clean", dataid="2026-11-02")
     tour.ask("GET /jobs/{job}/plan", job="clean", query={"limit": 1})
     tour.ask("GET /jobs/{job}/left", job="clean")
+    tour.ask("POST /jobs/{job}/progress", {"dataids": ["2026-11-14"]}, job="clean")
 
 
 def _support(tour: Tour, gate: Gate) -> None:

@@ -155,6 +155,7 @@ def _claims(walk: Walk) -> None:
     claim = walk.post(f"{path}/claim", {"lease": 600}, job="clean", dataid="4")
     walk.post(f"{path}/interrupt", {"token": claim["token"], "message": "SIGTERM"}, job="clean", dataid="4")
     walk.post(f"{path}/force", {**ACT, "lease": 600}, job="clean", dataid="3")
+    walk.post("/v1/jobs/{job}/progress", {"dataids": ["3"]}, job="clean")
 
 
 def _support(walk: Walk) -> None:

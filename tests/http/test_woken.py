@@ -14,15 +14,19 @@ import pytest
 
 import headgate
 from headgate import Gate
+from headgate.client import asking
+from headgate.core.errors import BadValue, UnknownName
 from headgate.core.ledger.model import Claim
+from headgate.core.ledger.progress import LOOKED_AT, NAMED
 from headgate.core.locks.model import Lock
-from headgate.core.queue.model import Batch
+from headgate.core.queue.model import Batch, Item
 from headgate.core.values.wire import parse
 from headgate.http.port.server import Server
 from headgate.http.service import Service
 from headgate.stores.sql.news import listener
 from headgate.stores.sql.queue import sleepers as queue_sleepers
 from headgate.stores.zookeeper.queue import lists as queue_lists
+from tests.contract.queue_steps import STEPS, advance, batch_with_jobs, next_step, taken_batch
 from tests.shared_servers import Servers
 from tests.waiting import until
 
@@ -38,7 +42,7 @@ def gates(
     """Two that share a store, and no connection; it wakes them, or they look again after the test."""
     for module, name in (
         (listener, "LISTENING_PAUSE"), (listener, "SHORTEST"), (queue_sleepers, "SHORTEST"),
-        (queue_lists.ListListening, "pause"),
+        (queue_lists.ListListening, "pause"), (queue_lists, "LOOK_SECONDS"), (asking, "ASK_SECONDS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, NEVER)
     kind = str(request.param)
@@ -57,6 +61,14 @@ def server(gates: tuple[Gate, Gate]) -> Iterator[Server]:
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def remote(server: Server) -> Iterator[Gate]:
+    """A gate on the service."""
+    token = server.service.gate.tokens.new("a test", ["read"]).token
+    with headgate.connect(server.url, token=token) as found:
+        yield found
 
 
 class Caller:
@@ -236,6 +248,48 @@ def test_a_caller_that_waits_for_the_end_of_a_job_is_woken_by_a_report(gates: tu
     assert waiter.answer().ended
 
 
+def waits(gate: Gate, server: Server, wait: Callable[[], Any]) -> Caller:
+    """A caller of a service, once it waits there and the service listens."""
+    caller = Caller(wait)
+    until(lambda: server.service.turns.waiting == 1, "the caller to wait")
+    if not is_zookeeper(gate):
+        until(listens(gate), "the service to listen")
+    return caller
+
+
+@pytest.mark.parametrize("gates", STORES[:3], indirect=True)
+def test_a_caller_that_waits_for_chunks_at_a_service_is_woken_by_whatever_finishes_them(
+    gates: tuple[Gate, Gate], server: Server, remote: Gate
+) -> None:
+    mine, other = gates
+    other.ledger.define({"raw": {}}, {"fetch": {"outputs": ["raw"], "max_attempts": 1}})
+    for dataid, act in enumerate((end, fail)):
+        claim = other.ledger.claim("fetch", str(dataid))
+        caller = waits(mine, server, partial(remote.ledger.wait, "fetch", [claim.dataid], timeout=PATIENCE))
+        act(other, claim)
+        found = caller.answer()
+        assert (found.ended, found.failed) == (True, int(act is fail)), act.__name__
+    claim = other.ledger.claim("fetch", "last")
+    caller = waits(mine, server, partial(remote.ledger.wait, "fetch"))
+    other.ledger.success(claim)
+    assert caller.answer().failed == 1, "of the whole job"
+
+
+@pytest.mark.parametrize("gates", STORES[:3], indirect=True)
+def test_a_caller_that_follows_chunks_at_a_service_learns_of_each_change(
+    gates: tuple[Gate, Gate], server: Server, remote: Gate
+) -> None:
+    mine, other = gates
+    other.ledger.define({"raw": {}}, {"fetch": {"outputs": ["raw"]}})
+    claims = [other.ledger.claim("fetch", str(number)) for number in range(2)]
+    following = remote.ledger.following("fetch", [claim.dataid for claim in claims])
+    assert following.change(None).left == 2, "at first at once"
+    for left, claim in zip((1, 0), claims, strict=True):
+        caller = waits(mine, server, partial(following.change, PATIENCE))
+        other.ledger.success(claim)
+        assert (caller.answer().left, following.ended(following.now())) == (left, not left)
+
+
 def submit(gate: Gate) -> str:
     return gate.queue.submit("p", "somebody", "https://example.org/a.checkm").id
 
@@ -294,6 +348,92 @@ def test_a_consumer_is_woken_by_an_item_from_elsewhere(gates: tuple[Gate, Gate])
     assert submit(other) == waiter.answer()
     waiting_for_it = Caller(lambda: mine.queue.acquire_batch("pending", wait=PATIENCE))
     assert submit(other) == waiting_for_it.answer().id
+
+
+def complete(gate: Gate) -> Item:
+    """A job goes its way to the end, and its batch with it."""
+    queue = gate.queue
+    job = advance(queue, queue.jobs(limit=1)[0], "completed")
+    queue.report_finished()
+    queue.fire(taken_batch(queue, "reporting"), "finish")
+    return queue.batch(job.batch)
+
+
+def hold(gate: Gate) -> Item:
+    return gate.queue.fire(taken_batch(gate.queue), "hold", "a test")
+
+
+@pytest.mark.parametrize("gates", STORES, indirect=True)
+def test_a_caller_that_waits_for_a_batch_at_a_service_is_woken_by_its_end(
+    gates: tuple[Gate, Gate], server: Server, remote: Gate
+) -> None:
+    mine, other = gates
+    held = submit(other)
+    caller = waits(mine, server, partial(remote.queue.wait, held, timeout=PATIENCE))
+    hold(other)
+    assert caller.answer().state == "held"
+    batch = batch_with_jobs(other.queue)
+    (job,) = other.queue.jobs(batch=batch.id)
+    caller = waits(mine, server, partial(remote.queue.wait, batch.id))
+    assert complete(other).id == batch.id
+    assert caller.answer().state == "completed"
+    assert remote.queue.wait(job.id).state == "completed", "it has ended: nobody waits"
+
+
+@pytest.mark.parametrize("gates", STORES, indirect=True)
+def test_a_caller_that_follows_an_ingest_job_at_a_service_learns_of_each_state(
+    gates: tuple[Gate, Gate], server: Server, remote: Gate
+) -> None:
+    mine, other = gates
+    (job,) = other.queue.jobs(batch=batch_with_jobs(other.queue).id)
+    following = remote.queue.following(job.id)
+    seen = [following.change(None).state]
+    while not following.ended(following.now()):
+        caller = waits(mine, server, partial(following.change, PATIENCE))
+        advance(other.queue, job, next_step(job.state))
+        job = caller.answer()
+        seen.append(job.state)
+    assert seen == [*STEPS, "completed"]
+
+
+def noted(sent: list[object], send: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Send it, and note it."""
+    sent.append(given)
+    return send(*given, **named)
+
+
+@pytest.mark.parametrize("gates", STORES[:1], indirect=True)
+def test_a_caller_that_waits_for_many_chunks_at_a_service_asks_for_many_at_a_time(
+    gates: tuple[Gate, Gate], server: Server, remote: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = gates
+    other.ledger.define({"raw": {}}, {"fetch": {"outputs": ["raw"], "max_attempts": 1}})
+    dataids = [str(number) for number in range(LOOKED_AT + 30)]
+    claims = [other.ledger.claim("fetch", dataid) for dataid in dataids]
+    following = remote.ledger.following("fetch", dataids)
+    assert (following.now().left, len(following.now().waiting)) == (len(dataids), NAMED)
+    sent: list[object] = []
+    connection: Any = remote.root
+    monkeypatch.setattr(connection.connection, "send", partial(noted, sent, connection.connection.send))
+    for claim in claims[:-1]:
+        other.ledger.fail(claim, "it broke")
+    caller = waits(mine, server, partial(following.to_its_end, PATIENCE))
+    other.ledger.fail(claims[-1], "it broke")
+    found = caller.answer()
+    assert (found.ended, found.failed, len(found.failures)) == (True, len(dataids), NAMED)
+    assert len(sent) == 2
+
+
+@pytest.mark.parametrize("gates", STORES[:1], indirect=True)
+def test_nobody_waits_for_what_is_not_there(gates: tuple[Gate, Gate], remote: Gate) -> None:
+    with pytest.raises(UnknownName, match="batch"):
+        remote.queue.wait("bid0000000099")
+    with pytest.raises(UnknownName, match="batch"):
+        remote.queue.batch("jid0000000099")
+    with pytest.raises(UnknownName, match="job"):
+        remote.ledger.wait("fetch")
+    with pytest.raises(BadValue, match="timeout"):
+        remote.ledger.wait("fetch", timeout=-1)
 
 
 def is_zookeeper(gate: Gate) -> bool:

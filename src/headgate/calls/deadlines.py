@@ -20,7 +20,7 @@ LISTING_SECONDS, BULK_SECONDS, WHOLE_SECONDS = 60.0, 600.0, 86_400.0
 #: A change of up to this many rows is no bulk operation.
 FEW_ROWS = 100
 #: Calls that wait for nothing.
-FREE = ("close", "listen", "watch_loss")
+FREE = ("close", "listen", "listen_to", "watch_loss")
 Kind = TypeVar("Kind", bound=type)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from headgate.service.leases.clock import steady
 from headgate.service.leases.looking import Looking
+from headgate.stores.ports.news import Listening
 
 T = TypeVar("T")
 
@@ -17,29 +20,28 @@ ASK_SECONDS = 8.0
 USABLE_PART = 0.1
 
 
-class Asking:
-    """Stands for a listener: a service cannot wake a client between two requests, so the client polls."""
-
-    pause = 0.5
-
-    def end(self) -> None:
-        """Do nothing: there is no listener."""
-
-
 class WaitingThere(Looking[T]):
     """A waiter whose request the service answers when there is a result."""
 
-    def __init__(self, ask: Callable[[float], T | None]) -> None:
-        """`ask`: ask the service, which waits for up to that many seconds."""
-        super().__init__(partial(ask, 0.0), lambda _: Asking())
+    def __init__(
+        self, ask: Callable[[float], T | None], rest: float = 0.0, is_unfinished: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`ask`: ask the service, which waits for up to that many seconds. The others: as of every waiter."""
+        super().__init__(partial(ask, 0.0), _no_listener, rest, is_unfinished)
         self._ask = ask
 
     def within(self, seconds: float | None) -> T | None:
-        """Return what the service finds within that time; None if it finds nothing."""
-        if not seconds:
+        """Return what the service finds within that time; None if it finds nothing. None: without an end."""
+        if seconds == 0:
             return self.look()
-        deadline = steady() + seconds
+        deadline = math.inf if seconds is None else steady() + seconds
         while (left := deadline - steady()) > 0:
-            if (found := self._ask(min(left, ASK_SECONDS))) is not None:
+            if (rest := self._rest_left) > 0:
+                time.sleep(min(rest, left))
+            elif (found := self._rested(partial(self._ask, min(left, ASK_SECONDS)))) is not None:
                 return found
         return None
+
+
+def _no_listener(_wake: Callable[[], None]) -> Listening:
+    raise TypeError("a service wakes nobody between two requests: wait with within()")

@@ -43,9 +43,9 @@ class ServiceConnection:
         #: By process.
         self._clients: dict[int, Any] = {}
 
-    def get(self, *path: str, **query: Any) -> Any:
-        """Send a GET request."""
-        return self._ask("GET", path, query=query)
+    def get(self, *path: str, wait: float | None = None, **query: Any) -> Any:
+        """Send a GET request. `wait`: the service may wait that many seconds before it answers."""
+        return self._ask("GET", path, query=dict(query, wait=wait), wait=wait or 0)
 
     def pages(self, *path: str, limit: int | None = None, **query: Any) -> Iterator[Any]:
         """The items of a list, page by page: all of them, or the first `limit`."""

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time, bulk, listing, of_rows
-from headgate.client.asking import USABLE_PART, Asking, WaitingThere
+from headgate.client.asking import USABLE_PART, WaitingThere
 from headgate.client.connection import ServiceConnection
 from headgate.client.sending import check_text, known_by, remote, send
 from headgate.core.filters import RowFilter, SpanFilter
 from headgate.core.ledger.census import Span
 from headgate.core.ledger.model import Claim, Dataset, Defined, Job, Port, Row
+from headgate.core.ledger.progress import JobProgress
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.locks.model import Lock
 from headgate.core.values.variables import NO_MORE, NamePatterns
 from headgate.operations import claims, ledger, locks, secrets, whole
 from headgate.service.checks import check_positive_lease
 from headgate.service.leases.clock import steady
-from headgate.service.leases.looking import Looking
+from headgate.service.leases.ending import Look
+from headgate.service.leases.looking import REST_SECONDS, Looking
 from headgate.service.ledger.claim_reports import ClaimLike, reference
 from headgate.service.ledger.definitions import Definitions
+from headgate.service.ledger.job_progress import JobWait
 from headgate.service.ledger.questions import LEFT_MOST
 from headgate.service.ledger.use_cases import Ledger
 from headgate.service.secrets.claim_secrets import with_opened
 from headgate.service.secrets.custody import CustodyRecords
 from headgate.service.secrets.use_cases import Opened, Secrets
-from headgate.stores.ports.news import Listening
 
 CALLS = {
     **LEDGER_CALLS, "_define": bulk, "_publish": of_rows, "_resubmit": of_rows,
@@ -104,9 +106,9 @@ class RemoteLedger(Ledger):
 
         return WaitingThere(ask)
 
-    def listen(self, job: str, wake: Callable[[], None]) -> Listening:
-        del job, wake
-        return Asking()
+    def _looking(self, job: str, waiting: JobWait, look: Look[JobProgress]) -> Looking[JobProgress]:
+        del job
+        return WaitingThere(look, REST_SECONDS, lambda: waiting.is_unfinished)
 
     def _ports(self, job: str, ports: Mapping[str, Port], opened: Opened | None, key: str | None) -> Mapping[str, Port]:
         """Without a key, as the service returns them. With one, what is sealed now: it may have been set again."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from headgate.calls.deadlines import QUEUE_CALLS, Limit, answered_in_time, bulk, within
-from headgate.client.asking import USABLE_PART, Asking, WaitingThere
+from headgate.client.asking import USABLE_PART, WaitingThere
 from headgate.client.connection import ServiceConnection
 from headgate.client.sending import known_by, remote, same_as, send
 from headgate.core.daemons import Daemon
@@ -33,10 +33,11 @@ from headgate.operations.declaring import Operation
 from headgate.service.access.identity import owner
 from headgate.service.checks import check_span, printable
 from headgate.service.leases.clock import steady
+from headgate.service.leases.ending import Look
+from headgate.service.leases.looking import REST_SECONDS, Looking
 from headgate.service.queue.checks import DEFAULT_LEASE, check_document, taken_of
 from headgate.service.queue.presence import Presence
 from headgate.service.queue.use_cases import Queue
-from headgate.stores.ports.news import Listening
 
 #: By the spelling of the store behind the service.
 TABLES = {"design": (BATCH, INGEST_JOB), "mrt-zk": (MERRITT_BATCH, MERRITT_INGEST_JOB)}
@@ -131,9 +132,14 @@ class RemoteQueue(Queue):
     def repair(self, fault: Fault, *, by: str | None = None) -> bool:
         return bool(send(self.connection, queue.repair, **plain(fault), by=by))
 
-    def _listen(self, places: Sequence[tuple[Machine, str]], wake: Callable[[], None]) -> Listening:
-        del places, wake
-        return Asking()
+    def _item(self, item: str, state: str | None, wait: float) -> Item:
+        noun, name = ("batch", "bid") if is_batch(item) else ("job", "jid")
+        found: Item = send(self.connection, getattr(queue, noun), **{name: item}, state=state, wait=wait)
+        return found
+
+    def _looking_at(self, item: str, look: Look[Item]) -> Looking[Item]:
+        del item
+        return WaitingThere(look, REST_SECONDS)
 
     def _taken(
         self,

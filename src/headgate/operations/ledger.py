@@ -9,6 +9,7 @@ from typing import Annotated
 from headgate.core.errors import BadValue, ClaimRefused, HoldersUnconfirmed, Refused, UnknownName
 from headgate.core.ledger.census import Span, Tally
 from headgate.core.ledger.model import ERROR, READY, Change, Claim, Dataset, Defined, Job, Port, Row, failure_cursor
+from headgate.core.ledger.progress import LOOKED_AT, JobProgress
 from headgate.core.ledger.selection import BulkResult
 from headgate.core.ledger.verdicts import Condition, Verdict
 from headgate.operations.arguments import (
@@ -25,6 +26,7 @@ from headgate.operations.arguments import (
     Reason,
     RequestId,
     Steal,
+    Wait,
     Worker,
 )
 from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Page
@@ -239,6 +241,23 @@ def plan(job: str, limit: Limit = 20) -> Page[Planned]:
 )
 def left(job: str) -> Count:
     """Count the chunks that wait for the job."""
+
+
+@declared.post(
+    "/jobs/{job}/progress", "read", "chunk:claim", repeat=Idempotency.SAFE, limit=JOB, errors=(UnknownName,),
+    answer="How far they are now.",
+)  # fmt: skip
+def progress(
+    job: str,
+    dataids: Annotated[
+        list[str], About("Only these; none: every chunk that the job may claim.", max_length=LOOKED_AT)
+    ] = [],  # noqa: B006 - nothing changes it
+    left: Annotated[int | None, About("The number that is known to be left.", ge=0)] = None,
+    wait: Wait = 0,
+) -> JobProgress:
+    """Return how far a job is, or some of its chunks. With `wait`, wait up to that many seconds until they are done or
+    failed for good; with `left` too, until another number is left.
+    """
 
 
 # ---------------------------------------------------------------- support

@@ -33,6 +33,7 @@ ACTORS = ("queue:work", "operate", "admin:force")
 LOST = (ItemLost, NotOwner, UnknownName)
 FIRING = (ItemLost, NotOwner, QueueRefused, UnknownName)
 State = Annotated[str, About("State of the items.", place="query", example=PENDING)]
+KnownState = Annotated[str | None, About("The state that is known.", example=PENDING)]
 TakenState = Annotated[str, About("The state in which it was taken.", example=PENDING)]
 OnlyTaken = Annotated[bool, About("Only items that a consumer has taken.")]
 Identifiers = Annotated[dict[str, Any] | None, About(example={"primary": "ark:/99999/fk4", "local": ["x1"]})]
@@ -94,8 +95,10 @@ def acquire_batch(
 
 
 @declared.get("/batches/{bid}", "read", answer="The batch.", errors=(UnknownName,))
-def batch(bid: str) -> Batch:
-    """Return one batch."""
+def batch(bid: str, state: KnownState = None, wait: Wait = 0) -> Batch:
+    """Return one batch. With `wait`, wait up to that many seconds until it has ended or is held; with `state` too,
+    until it is in another state.
+    """
 
 
 @declared.get(
@@ -139,8 +142,10 @@ def acquire_job(
 
 
 @declared.get("/ingest-jobs/{jid}", "read", answer="The ingest job.", errors=(UnknownName,))
-def job(jid: str) -> IngestJob:
-    """Return one ingest job."""
+def job(jid: str, state: KnownState = None, wait: Wait = 0) -> IngestJob:
+    """Return one ingest job. With `wait`, wait up to that many seconds until it has ended or is held; with `state` too,
+    until it is in another state.
+    """
 
 
 @declared.put(

@@ -23,7 +23,7 @@ from headgate.cli.terminal.output import ago, list_document, page, table
 from headgate.cli.terminal.values import PROFILE, Word
 from headgate.core.errors import BadValue
 from headgate.core.queue import model
-from headgate.core.queue.model import ALL, CLEANED, COMPLETED, HELD, Batch, Folder
+from headgate.core.queue.model import ALL, CLEANED, COMPLETED, Batch, Folder
 from headgate.core.tables.states import BATCH, INGEST_JOB, MERRITT_INGEST_JOB
 from headgate.core.values.wire import plain
 from headgate.service.queue.checks import MODES, TYPES
@@ -201,19 +201,17 @@ def wait(console: Console, /, item: str, timeout: float | None) -> int:
       headgate ingest wait bid7 --timeout 1h
       headgate ingest wait jid12
     """
-    ends = {**ENDED, HELD: FAILED}
     with console.gate() as gate:
-        look = partial(items.find, console, gate.queue, item)
-        first = look()
+        first = items.find(console, gate.queue, item)
         for line in alarm_lines(console, gate.alarms_of(first)) if isinstance(first, Batch) else ():
             console.say(line)
-        found, ended = watching.wait_until(
-            console, look, partial(gate.queue.listen, item), lambda each: each.state in ends,
-            lambda each: f"waiting for {each.id}: {each.state}", timeout,
-        )  # fmt: skip
+        with items.naming_the_nearest(console, gate.queue, item):
+            found, ended = watching.wait_until(
+                console, gate.queue.following(item), lambda each: f"waiting for {each.id}: {each.state}", timeout
+            )
     said = f": {found.message}" if found.message else ""
     console.answer({**items.document(found), "ended": ended}, lambda: f"{found.id}  {found.state}{said}")
-    return ends[found.state] if ended else TRY_LATER
+    return ENDED.get(found.state, FAILED) if ended else TRY_LATER
 
 
 @ingest.command("holds", short_help="List collections on hold.")

@@ -17,8 +17,8 @@ from headgate.core.values.wire import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headgate.core.ledger.progress import JobProgress
     from headgate.core.ledger.ranges import Members
-    from headgate.service.ledger.job_progress import JobProgress
 
 
 @click.command("wait", short_help="Wait until chunks are finished.")
@@ -40,13 +40,9 @@ def wait(console: Console, job_name: str, dataids: Sequence[Members], timeout: f
       headgate job wait clean --timeout 2h
       headgate job wait clean 2026-11-01..2026-11-07
     """
-    from headgate.service.ledger.job_progress import JobProgress, JobWait
-
     with console.gate() as gate:
-        waiting = JobWait(gate.ledger, job_name, Selection(dataids))
-        found, ended = wait_until(
-            console, waiting.look, waiting.listen, lambda each: each.ended, JobProgress.sentence, timeout
-        )
+        following = gate.ledger.following(job_name, Selection(dataids))
+        found, ended = wait_until(console, following, lambda each: each.sentence(), timeout)
     console.answer({**plain(found), "ended": ended}, lambda: _text(console, found))
     return TRY_LATER if not ended else FAILED if found.failed else 0
 

@@ -16,13 +16,13 @@ from headgate.core.errors import BadValue, Unavailable
 
 if TYPE_CHECKING:
     from headgate.gate import Gate
-    from headgate.stores.ports.news import Listening
+    from headgate.service.leases.ending import EndWait
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 #: Clears a terminal, and begins at its top.
 CLEAR = "\x1b[2J\x1b[H"
-#: Pause between two polls, and before an unavailable store is asked again.
+#: Pause before an unavailable store is asked again.
 REST_SECONDS = 0.5
 
 
@@ -82,40 +82,25 @@ def _watch(
 
 
 def wait_until(
-    console: Console,
-    look: Callable[[], T],
-    listen: Callable[[Callable[[], None]], Listening],
-    ended: Callable[[T], bool],
-    sentence: Callable[[T], str],
-    timeout: float | None,
+    console: Console, following: EndWait[T], sentence: Callable[[T], str], timeout: float | None
 ) -> tuple[T, bool]:
-    """Poll until it has ended or `timeout` seconds have passed; print changes on stderr. `listen` calls back when it
-    may have ended.
+    """Follow something until it has ended or `timeout` seconds have passed; print changes on stderr.
 
-    Returns the last result, and whether it has ended. A store that is unavailable is asked again.
+    Returns how far it is, and whether it has ended. A store that is unavailable is asked again.
     """
-    from headgate.service.leases.looking import Looking
-
     said = _Said(console, math.inf if timeout is None else time.monotonic() + timeout)
-    last: list[T] = []
-
-    def look_and_say() -> T | None:
-        last[:] = [look()]
-        if ended(last[0]):
-            return last[0]
-        said.say(sentence(last[0]))
-        return None
-
     while True:
         try:
-            found = Looking(look_and_say, listen, REST_SECONDS).within(said.left)
+            found = following.change(said.left)
         except Unavailable as error:
             if not said.left:
                 raise
             said.say(f"headgate: {error}")
             time.sleep(min(REST_SECONDS, said.left))
         else:
-            return last[0], found is not None
+            if following.ended(found) or not said.left:
+                return found, following.ended(found)
+            said.say(sentence(found))
 
 
 class _Said:

@@ -36,6 +36,8 @@ JOB_EVENTS = (PRIORITY_EVENT,)
 PENDING, HELD, FAILED, COMPLETED, CLEANED = "pending", "held", "failed", "completed", "cleaned"
 ESTIMATING, PROVISIONING, DOWNLOADING, RECORDING = "estimating", "provisioning", "downloading", "recording"
 REPORTING, UPDATE_REPORTING = "reporting", "update-reporting"
+#: States in which nothing happens to an item by itself, or only its removal.
+OUTCOMES = (COMPLETED, CLEANED, FAILED, HELD, "deleted")
 #: Keys of a job's configuration that the store writes when the job is made. Nobody changes them: handlers act on them.
 FIXED_KEYS = (
     "batch_id", "profile_name", "submitter", "payload_url", "payload_type", "response_type", "submission_mode",
@@ -301,6 +303,11 @@ def work_states(machine: Machine) -> tuple[str, ...]:
     """The states in which an item may be taken."""
     owned = (row.source for row in machine.rows if row.by is By.OWNER and row.source != machine.start)
     return tuple(dict.fromkeys(owned))
+
+
+def has_ended(item: Item) -> bool:
+    """Whether nothing happens to the item before a person acts."""
+    return item.state in OUTCOMES
 
 
 def for_readers(item: Readable) -> Readable:

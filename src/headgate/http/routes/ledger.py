@@ -9,9 +9,11 @@ from typing import Any
 from headgate.core.errors import UnknownName
 from headgate.core.ledger.census import Span
 from headgate.core.ledger.model import FORGET_EVENT, Change, Dataset, Defined, Port, Row
+from headgate.core.ledger.progress import JobProgress
 from headgate.core.ledger.selection import BulkResult
 from headgate.core.values.wire import plain
 from headgate.http.api.handlers import SHOWN, ApiCall, Handlers
+from headgate.http.waiters.waiting import followed
 from headgate.operations import ledger
 from headgate.operations.declaring import Page
 from headgate.service.ledger import census
@@ -79,6 +81,12 @@ def chunks(call: ApiCall, *, dataset: str | None, after: str | None, limit: int,
 def spans(call: ApiCall, *, beside: list[str] | None, start: str | None, after: str | None, **which: Any) -> Page[Span]:
     """The cursor is where the next one starts."""
     return Page(*census.spans_page(call.gate.ledger, beside=beside or (), start=after or start, **which))
+
+
+@handlers.of(ledger.progress)
+async def progress(call: ApiCall, *, job: str, dataids: Sequence[str], left: int | None, wait: float) -> JobProgress:
+    """With `wait`, wait without a thread."""
+    return await followed(call.request, call.gate.ledger.following(job, dataids, left=left), wait)
 
 
 @handlers.of(ledger.plan)

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from headgate.core.alarms import Alarm
-from headgate.core.errors import BadProfiles, BadValue
+from headgate.core.errors import BadProfiles, BadValue, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.queue.model import (
     ALL,
@@ -32,7 +32,7 @@ from headgate.core.values.wire import plain
 from headgate.gate import Gate
 from headgate.http.access.auth import Caller
 from headgate.http.api.handlers import SHOWN, ApiCall, Handlers
-from headgate.http.waiters.waiting import asked_to_wait
+from headgate.http.waiters.waiting import asked_to_wait, followed
 from headgate.operations import queue
 from headgate.service.leases.clock import steady
 from headgate.service.leases.looking import Looking
@@ -68,6 +68,16 @@ def submit(call: ApiCall, *, metadata: Mapping[str, Any] | None, request_id: str
     batch = gate.queue.submit(**given, request_id=request_id, **metadata or {})
     alarms = [alarm_data(alarm) for alarm in gate.alarms_of(batch)]
     return JSONResponse({**who.shown(seen(who, batch)), "alarms": alarms}, 201)
+
+
+@handlers.of(queue.batch)
+@handlers.of(queue.job)
+async def item(call: ApiCall, *, state: str | None, wait: float, **item_id: str) -> Item:
+    """With `wait`, wait without a thread."""
+    noun, name = item_id.popitem()
+    if is_batch(check_item_id(name)) != (noun == "bid"):
+        raise UnknownName("batch" if noun == "bid" else "ingest job", name)
+    return await followed(call.request, call.gate.queue.following(name, state=state), wait)
 
 
 @handlers.of(queue.acquire_batch)

@@ -21,6 +21,7 @@ from headgate.core.locks.tickets import Ticket
 from headgate.http.errors import TooMany
 from headgate.http.waiters.crew import Crew
 from headgate.service.leases.clock import steady
+from headgate.service.leases.ending import EndWait
 from headgate.service.leases.looking import Looking
 from headgate.service.locks.waiting import LockWait
 
@@ -226,6 +227,15 @@ async def asked_to_wait(request: Request, seconds: float, work: Coroutine[Any, A
         work.close()
         raise
     return await while_there(request, work)
+
+
+async def followed(request: Request, following: EndWait[T], seconds: float) -> T:
+    """How far something is: within that many seconds when it has ended or changed, or else at their end."""
+    turns: Turns = request.app.state.service.turns
+    # Each looks for itself: one may know what another does not.
+    turn = turns.wait(("following", str(id(following))), following.looking, steady() + seconds)
+    await asked_to_wait(request, seconds, turn)
+    return await turns.crew.run(following.now) if following.last is None else following.last
 
 
 async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -21,11 +21,12 @@ from headgate.core.ledger.census import Span, Tally
 from headgate.core.ledger.model import Dataset, Job, Row, failure_cursor
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.locks.model import Lock, Mode, Waiter
-from headgate.core.queue.model import ALL, Batch, Folder, Hold, IngestJob
+from headgate.core.queue.model import ALL, Batch, Folder, Hold, IngestJob, is_batch
 from headgate.stores.ports.history import HistoryBook, MergedHistory
 from headgate.stores.ports.inventory import InventoryStore
 from headgate.stores.ports.ledger import LedgerStore
 from headgate.stores.ports.locks import LockStore
+from headgate.stores.ports.news import Listening
 from headgate.stores.ports.queue import QueueStore
 from headgate.stores.store import Store
 
@@ -198,6 +199,10 @@ class NarrowedLedger(_Narrowed):
         self.job(job)
         return self._store.left(job, most)
 
+    def listen(self, job: str, wake: Callable[[], None]) -> Listening:
+        self.job(job)
+        return self._store.listen(job, wake)
+
 
 class NarrowedQueue(_Narrowed):
     """Batches and ingest jobs of profiles that may be seen."""
@@ -228,6 +233,10 @@ class NarrowedQueue(_Narrowed):
             return self._store.jobs(replace(which, after=which.after if after is None else after.id, limit=PORTION))
 
         return _filled(ask, lambda job: self._sight.profile(job.profile), which.limit)
+
+    def listen_to(self, item_id: str, wake: Callable[[], None]) -> Listening:
+        self.batch(item_id) if is_batch(item_id) else self.job(item_id)
+        return self._store.listen_to(item_id, wake)
 
     def job_ids(self, batch_id: str, folder: Folder) -> Sequence[str]:
         self.batch(batch_id)

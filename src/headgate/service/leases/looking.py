@@ -16,36 +16,55 @@ from headgate.stores.ports.news import Listening
 
 T = TypeVar("T")
 Wake = Callable[[], None]
+#: Seconds between two looks at least at something that changes often.
+REST_SECONDS = 0.5
 
 
 class Looking(Generic[T]):
     """One who waits. Its steps are taken one after the other, in any thread."""
 
-    def __init__(self, look: Callable[[], T | None], listen: Callable[[Wake], Listening], rest: float = 0.0) -> None:
+    def __init__(
+        self, look: Callable[[], T | None], listen: Callable[[Wake], Listening], rest: float = 0.0,
+        is_unfinished: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         """`look`: gives what is there, or None. `listen`: calls back when there may be something. `rest`: the seconds
-        between two looks at least, however often it is woken.
+        between two looks at least, however often it is woken. `is_unfinished`: the last look ended early, and the next
+        one continues it at once.
         """
         #: One look, without waiting.
         self.look = look
         self._listen = listen
         self._listening: Listening | None = None
         self._rest = rest
+        self._is_unfinished = is_unfinished
         self._rests_until = 0.0
 
     def step(self, wake: Wake) -> T | float:
         """What a look finds, or the seconds to sleep at most unless `wake` is called, from any thread."""
         if self._listening is None:
             self._listening = self._listen(wake)  # Before the look: what comes after it wakes.
-        if (left := self._rests_until - steady()) > 0:
+        if (left := self._rest_left) > 0:
             return left
+        found = self._rested(self.look)
+        if found is not None:
+            return found
+        return 0.0 if self._is_unfinished() else self._listening.pause
+
+    @property
+    def _rest_left(self) -> float:
+        """Seconds until the next look, whatever happens; 0 or less: it may begin."""
+        return 0.0 if self._is_unfinished() else self._rests_until - steady()
+
+    def _rested(self, look: Callable[[], T | None]) -> T | None:
+        """What a look finds, after which there is a rest."""
         self._rests_until = steady() + self._rest
-        found = self.look()
-        return self._listening.pause if found is None else found
+        return look()
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Nobody waits any more; the next step listens again."""
         if self._listening is not None:
             self._listening.end()
+            self._listening = None
 
     def within(self, seconds: float | None) -> T | None:
         """What a look finds within that time, sleeping in this thread. `seconds` is None: without an end."""

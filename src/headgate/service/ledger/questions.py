@@ -17,7 +17,6 @@ from headgate.core.values.names import check_name
 from headgate.core.values.words import unknown_word
 from headgate.service.checks import check_limit
 from headgate.stores.ports.ledger import LedgerStore
-from headgate.stores.ports.news import Listening
 
 #: What is left to do is not counted further: beyond this nobody waits for its end.
 LEFT_MOST = 100_000
@@ -75,10 +74,6 @@ class LedgerReader:
     def left_of(self, job: Job) -> int:
         """Count the chunks that wait for a job that is listed here."""
         return self._store.left(job.name, LEFT_MOST)
-
-    def listen(self, job: str, wake: Callable[[], None]) -> Listening:
-        """Call `wake`, from any thread, when the job may have another chunk, or one of its own has ended."""
-        return self._store.listen(job, wake)
 
     # ---------------------------------------------------------------- chunks
 

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 from headgate.core.errors import BadValue, WrongKey
 from headgate.core.ledger.model import Change, Claim, Defined, Job, Port, Row
 from headgate.core.ledger.parsing import parse_kind, parse_status
+from headgate.core.ledger.progress import JobProgress
 from headgate.core.values.names import check_name, check_note, check_reason
 from headgate.core.values.variables import NO_MORE, NamePatterns
 from headgate.service.access.identity import actor, asker_for
 from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
-from headgate.service.leases.looking import Looking
+from headgate.service.leases.ending import EndWait, Look
+from headgate.service.leases.looking import REST_SECONDS, Looking
 from headgate.service.ledger.claim_reports import ClaimLike, check_reference, without_secrets
 from headgate.service.ledger.definitions import Definitions
-from headgate.service.ledger.job_progress import JobProgress, JobWait
+from headgate.service.ledger.job_progress import DataIds, JobWait, follow, progress_of
 from headgate.service.ledger.questions import LedgerReader
 from headgate.service.ledger.selected import SelectedChunks
 from headgate.service.ledger.working import Work
@@ -203,7 +205,7 @@ class Ledger(LedgerReader, SelectedChunks):
             claim = self._store.find_next(job, asker)
             return None if claim is None else self._with_secrets(_taken(claim), opened, key)
 
-        return Looking(look, partial(self.listen, job))
+        return Looking(look, partial(self._store.listen, job))
 
     def claim(
         self, job: str, dataid: str, *, key: str | None = None, worker: str | None = None, lease: float = DEFAULT_LEASE,
@@ -378,8 +380,20 @@ class Ledger(LedgerReader, SelectedChunks):
         :param dataids: Data ids of the chunks (default: every chunk that the job may claim).
         :param timeout: Seconds to wait; None: no limit.
         """
-        waiting = JobWait(self, job, [check_name("dataid", each) for each in dataids])
-        return waiting.until_ended(None if timeout is None else check_span("timeout", timeout))
+        following = self.following(job, self._distinct(dataids))
+        return following.to_its_end(None if timeout is None else check_span("timeout", timeout))
+
+    def following(self, job: str, dataids: DataIds = (), *, left: int | None = None) -> EndWait[JobProgress]:
+        """Follow chunks until they are done or failed for good. `left`: how many are known to be left."""
+        return follow(partial(self._progress, job), dataids, partial(self._looking, job), left)
+
+    def _progress(self, job: str, dataids: Sequence[str], left: int | None, wait: float) -> JobProgress:
+        del left, wait  # The store answers at once; see _looking.
+        return progress_of(self, job, dataids)
+
+    def _looking(self, job: str, waiting: JobWait, look: Look[JobProgress]) -> Looking[JobProgress]:
+        listen = partial(self._store.listen, job)
+        return Looking(partial(look, 0), listen, REST_SECONDS, lambda: waiting.is_unfinished)
 
     def _open(self, job: str, key: str | None) -> Opened | None:
         """Open the job's secrets with its key before anything is claimed; None without a key."""

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 
 from headgate.core.faults import Fault
 from headgate.core.filters import BatchFilter, JobFilter
-from headgate.core.queue.model import Batch, Folder, IngestJob, Item, check_item_id, work_states
+from headgate.core.queue.model import (
+    Batch,
+    Folder,
+    IngestJob,
+    Item,
+    check_item_id,
+    has_ended,
+    is_batch,
+    work_states,
+)
 from headgate.core.tables.machine import Machine
 from headgate.core.values.names import check_name
 from headgate.core.values.words import check_word
-from headgate.service.checks import check_limit
+from headgate.service.checks import check_limit, check_span
+from headgate.service.leases.ending import EndWait, Look
+from headgate.service.leases.looking import REST_SECONDS, Looking
 from headgate.stores.ports.queue import QueueStore
 
 
@@ -73,6 +86,29 @@ class QueueReader:
         tables = {table.name: table for table in self.tables()}
         machine = tables[check_word("noun", noun, tuple(tables))]
         return self._store.first_free(machine, check_word("state", state, work_states(machine)))
+
+    # ---------------------------------------------------------------- waiting
+
+    def wait(self, item: str, *, timeout: float | None = None) -> Item:
+        """Wait until a batch or an ingest job has ended or is held. Returns it as it is then.
+
+        :param timeout: Seconds to wait; None: no limit.
+        """
+        return self.following(item).to_its_end(None if timeout is None else check_span("timeout", timeout))
+
+    def following(self, item: str, *, state: str | None = None) -> EndWait[Item]:
+        """Follow a batch or an ingest job until it has ended or is held. `state`: the state that is known."""
+        looking = partial(self._looking_at, item)
+        return EndWait(partial(self._item, item), has_ended, attrgetter("state"), looking, state)
+
+    def _item(self, item: str, state: str | None, wait: float) -> Item:
+        del state, wait  # The store answers at once; see _looking_at.
+        return self.batch(item) if is_batch(item) else self.job(item)
+
+    def _looking_at(self, item: str, look: Look[Item]) -> Looking[Item]:
+        return Looking(partial(look, 0), partial(self._store.listen_to, item), REST_SECONDS)
+
+    # ---------------------------------------------------------------- all of it
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """Count batches and ingest jobs by state."""

@@ -311,11 +311,6 @@ class Queue(QueueReader):
         """Look in steps until something is found; woken when an item comes into one of these states."""
         return Looking(look, partial(self._listen, self._places(batch_states, job_states)))
 
-    def listen(self, item: str, wake: Callable[[], None]) -> Listening:
-        """Call `wake`, from any thread, when an item of the same kind has moved."""
-        table = self.tables()[0 if is_batch(item) else 1]
-        return self._listen([(table, state) for state in table.states], wake)
-
     def _places(self, batch_states: Sequence[str], job_states: Sequence[str]) -> list[tuple[Machine, str]]:
         states = [(self._store.batch_table, check_state(self._store.batch_table, state)) for state in batch_states]
         return states + [(self._store.job_table, check_state(self._store.job_table, state)) for state in job_states]

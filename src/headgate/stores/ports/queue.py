@@ -110,6 +110,9 @@ class QueueStore(Protocol):
     def listen(self, states: Sequence[tuple[Machine, str]], wake: Callable[[], None]) -> Listening:
         """Call `wake`, from any thread, when there may be something to take in one of these states."""
 
+    def listen_to(self, item_id: str, wake: Callable[[], None]) -> Listening:
+        """Call `wake`, from any thread, when the item may have come into another state."""
+
     def expire(self, limit: int) -> int:
         """Taken, but the lease has expired: free. Returns how many; 0 where sessions do it."""
 

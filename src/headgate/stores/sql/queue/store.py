@@ -121,6 +121,10 @@ class SqlQueue:
     def listen(self, states: Sequence[tuple[Machine, str]], wake: Callable[[], None]) -> Subscription:
         return self._news.listen([topic_of(machine, state) for machine, state in states], wake)
 
+    def listen_to(self, item_id: str, wake: Callable[[], None]) -> Subscription:
+        table = self._table_of(item_id)
+        return self.listen([(table, state) for state in table.states], wake)
+
     # ---------------------------------------------------------------- people and daemons
 
     def act(self, item_id: str, event: str, by: By, reason: str, who: str) -> Item:

@@ -84,6 +84,37 @@ class ListListening:
             each.forget(self._wake)
 
 
+class ItemListening:
+    """One who waits for an item to come into another state: its status is watched."""
+
+    def __init__(self, sessions: ZkSessions, status: str, wake: Callable[[], None]) -> None:
+        self._sessions, self._status, self._wake = sessions, status, wake
+        self._ended = False
+        self._watch()
+
+    @property
+    def pause(self) -> float:
+        """Seconds after which to look, if nobody calls; none when the watch was gone, and is there again."""
+        if self._watched:
+            return LOOK_SECONDS
+        self._watch()
+        return 0.0
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._ended = True
+
+    def _watch(self) -> None:
+        self._watched = True
+        self._sessions.base.ask(look(self._status, self._changed))
+
+    def _changed(self, _event: object) -> None:
+        """The node changed, or the connection did; a watch calls once."""
+        self._watched = False
+        if not self._ended:
+            self._wake()
+
+
 class PauseWatch:
     """Whether the whole queue is paused, as each session knows it: by a watch, which fires before any later answer."""
 

@@ -37,7 +37,7 @@ from headgate.stores.zookeeper.queue.commits import Commits
 from headgate.stores.zookeeper.queue.daemons import Daemons
 from headgate.stores.zookeeper.queue.faults import Faults
 from headgate.stores.zookeeper.queue.leases import ItemLeases
-from headgate.stores.zookeeper.queue.lists import ListListening, Wakes
+from headgate.stores.zookeeper.queue.lists import ItemListening, ListListening, Wakes
 from headgate.stores.zookeeper.queue.making import Making
 from headgate.stores.zookeeper.queue.questions import ItemQuestions, ago
 from headgate.stores.zookeeper.queue.reaping import Reaping
@@ -147,6 +147,9 @@ class ZookeeperQueue:
 
     def listen(self, states: Sequence[tuple[Machine, str]], wake: Callable[[], None]) -> ListListening:
         return ListListening(self._wakes_of(states), wake)
+
+    def listen_to(self, item_id: str, wake: Callable[[], None]) -> ItemListening:
+        return ItemListening(self._sessions, self._tree.status(item_id), wake)
 
     def _wakes_of(self, states: Sequence[tuple[Machine, str]]) -> list[Wakes]:
         """Of those states that items are taken in; the others have none."""
