@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headgate.core.errors import NoStore
+from headgate.core.ledger.model import DEFAULT_MAX_INPUT_IDS
 from headgate.core.ledger.rules import CHUNK_RULES, ChunkRules
 from headgate.core.locks.rules import LOCK_RULES, LockRules
 from headgate.core.queue.model import DEFAULT_MAX_CRASHES
@@ -33,6 +34,8 @@ class StoreOptions:
     create: bool = True
     #: Deaths of workers in one state after which a batch or ingest job is held; 0: no limit. A profile may differ.
     max_crashes: int = DEFAULT_MAX_CRASHES
+    #: Data ids that one claim may read by mappings.
+    max_input_ids: int = DEFAULT_MAX_INPUT_IDS
     #: The tables that decide about locks.
     lock_rules: LockRules = LOCK_RULES
     #: The tables that decide about chunks.

@@ -58,7 +58,9 @@ def run(console: Console, /, job_name: str, dataid: str | None, *, loop: bool, w
     Exit code 0 of CMD is a success, any other a failure. CMD runs without a shell; signals are passed on to it. Its
     environment contains HEADGATE_JOB, HEADGATE_DATAID, HEADGATE_ATTEMPT, HEADGATE_TOKEN, HEADGATE_INPUT_<NAME>_URI,
     HEADGATE_OUTPUT_<NAME>_URI and the job's variables. The file HEADGATE_CLAIM_FILE holds the whole claim as JSON; only
-    its user can read it, and it is removed afterwards. A job's variables are called PARAM_…; the setting
+    its user can read it, and it is removed afterwards. If inputs have mappings, HEADGATE_INPUT_IDS_FILE names a file
+    with the data ids to read of the first of them, one per line; HEADGATE_INPUT_<NAME>_IDS_FILE those of each. A job's
+    variables are called PARAM_…; the setting
     `job_variables` allows others. CMD inherits the rest of the environment, except Headgate's own secrets (API token,
     keys and key files, mail password).
 
@@ -171,8 +173,8 @@ def _work(
         if stops.number:  # Asked to stop while it was claimed: the command is not started.
             hold.stop()
             return _interrupted(console, ledger, hold, stops.number, "before the command started")
-        with private_file(folder, "claim-", claim.to_json() + "\n") as path:
-            code = following.until_end([hold], {**told, "HEADGATE_CLAIM_FILE": str(path)}, settle=True)
+        with claim_files(folder, claim) as files:
+            code = following.until_end([hold], {**told, **files}, settle=True)
     except OSError as error:
         hold.stop()
         return _could_not_start(console, ledger, claim, error)
@@ -273,6 +275,20 @@ def environment(claim: Claim) -> dict[str, str]:
     }  # fmt: skip
     ports = {f"{prefix}_URI": port.uri for prefix, port in _prefixes(claim)}
     return {**claim.environment, **ports, **told}
+
+
+@contextmanager
+def claim_files(folder: Path, claim: Claim) -> Iterator[dict[str, str]]:
+    """Variables that name files: the claim, and for each input with a mapping the data ids that the claim reads."""
+    with ExitStack() as stack:
+        files = {"HEADGATE_CLAIM_FILE": stack.enter_context(private_file(folder, "claim-", claim.to_json() + "\n"))}
+        for prefix, port in _prefixes(claim):
+            if port.dataids is not None:
+                text = "".join(f"{dataid}\n" for dataid in port.dataids)
+                path = stack.enter_context(private_file(folder, "ids-", text))
+                files |= {f"{prefix}_IDS_FILE": path}
+                files.setdefault("HEADGATE_INPUT_IDS_FILE", path)
+        yield {name: str(path) for name, path in files.items()}
 
 
 def secret_variables(claim: Claim) -> dict[str, str]:

@@ -37,7 +37,7 @@ def may_claim(chunk: ChunkSnapshot) -> Verdict:
     """The one decision: each condition with its answer. What is shown is what decided."""
     conditions = [
         *_pause(chunk),
-        *(_source(chunk, name) for name in chunk.job.inputs),
+        *(_input(chunk, name) for name in chunk.job.inputs),
         *_ownership(chunk),
         *_table(chunk),
         *_retry(chunk),
@@ -55,13 +55,30 @@ def own_answer(chunk: ChunkSnapshot) -> Answer:
 
 
 def missing_inputs(chunk: ChunkSnapshot) -> int:
-    """The inputs that are not READY, as bits by position."""
-    return sum(1 << place for place, name in enumerate(chunk.job.inputs) if not _source(chunk, name).ok)
+    """The inputs that are not READY, as bits by position. Reference data is no matter of a single data id."""
+    return sum(
+        1 << place
+        for place, name in enumerate(chunk.job.inputs)
+        if chunk.job.map_of(name).creates and not _input(chunk, name).ok
+    )
+
+
+def missing_references(chunk: ChunkSnapshot) -> bool:
+    """Whether inputs that every data id of the job reads are incomplete."""
+    return any(not source.map.creates and not source.complete for source in chunk.sources.values())
 
 
 def _pause(chunk: ChunkSnapshot) -> Iterable[Condition]:
     if chunk.job.paused:
         yield Condition("paused", Answer.NO, f"the job is paused: {chunk.job.paused}")
+
+
+def _input(chunk: ChunkSnapshot, dataset: str) -> Condition:
+    source = chunk.sources.get(dataset)
+    if source is None:
+        return _source(chunk, dataset)
+    others = (row for row in source.rows if row.status != READY)
+    return Condition("input", Answer.YES if source.complete else Answer.NO, source.sentence(), next(others, None))
 
 
 def _source(chunk: ChunkSnapshot, dataset: str) -> Condition:
@@ -134,6 +151,9 @@ def _retry(chunk: ChunkSnapshot, *, delay: bool = True) -> Iterable[Condition]:
     for row in chunk.counted():
         if row is not None and row.status in (ERROR, RUNNING) and not row.alive:
             yield from _retry_of(chunk.job, row, delay=delay)
+        elif delay and row is not None and row.status == RESUBMIT and row.retry_in is not None and row.retry_in > 0:
+            text = f"it is redone in {in_words(row.retry_in)}, with what arrives until then"
+            yield Condition("retry", Answer.NO, text, row)
 
 
 def _retry_of(job: Job, row: Row, *, delay: bool) -> Iterable[Condition]:
@@ -151,14 +171,14 @@ def _retry_of(job: Job, row: Row, *, delay: bool) -> Iterable[Condition]:
 
 
 def _readers(chunk: ChunkSnapshot) -> Iterable[Condition]:
-    for row in chunk.rows:
+    for row in (*chunk.rows, *chunk.readers):
         reads = row.kind is Kind.INPUT and row.dataset in chunk.job.outputs and row.job != chunk.job.name
         if reads and row.alive:
             yield Condition("reader", Answer.NO, f"another job is reading it: {row.sentence()}", row)
 
 
 def _locks(chunk: ChunkSnapshot) -> Iterable[Condition]:
-    modes = claim_modes(chunk.job, chunk.dataid)
+    modes = claim_modes(chunk)
     for lock in chunk.locks:
         wanted = modes.get(lock.resource)
         if wanted and not chunk.lock_rules.compatible[wanted, lock.mode]:
@@ -171,9 +191,12 @@ def claim_mode(kind: Kind) -> Mode:
     return Mode.EXCLUSIVE if kind is Kind.OUTPUT else Mode.SHARED
 
 
-def claim_modes(job: Job, dataid: str) -> dict[str, Mode]:
+def claim_modes(chunk: ChunkSnapshot) -> dict[str, Mode]:
     """The locks that a claim acts as."""
-    modes = {chunk_resource(name, dataid): claim_mode(Kind.INPUT) for name in job.inputs}
+    job, dataid = chunk.job, chunk.dataid
+    read = [(name, dataid) for name in job.inputs if name not in chunk.sources]
+    read += [(name, row.dataid) for name, source in chunk.sources.items() for row in source.ready]
+    modes = {chunk_resource(*each): claim_mode(Kind.INPUT) for each in read}
     return modes | {chunk_resource(name, dataid): claim_mode(Kind.OUTPUT) for name in job.outputs}
 
 
@@ -193,11 +216,17 @@ def crash_delay(job: Job, row: Row) -> float:
 # ---------------------------------------------------------------- what find_next reads
 
 
+def _is_known(chunk: ChunkSnapshot, missing: int) -> bool:
+    """Whether an input has the data id, or makes it a data id of the job."""
+    if chunk.job.mapped:
+        return any(source.creates for source in chunk.sources.values())
+    return missing != (1 << len(chunk.job.inputs)) - 1
+
+
 def find_candidate(chunk: ChunkSnapshot) -> Candidate | None:
     """The chunk's place in the list of chunks that may be claimable; None: it is not in it."""
     missing = missing_inputs(chunk)
-    unknown = chunk.status == ABSENT and missing == (1 << len(chunk.job.inputs)) - 1
-    if unknown or own_answer(chunk) is Answer.NO:
+    if (chunk.status == ABSENT and not _is_known(chunk, missing)) or own_answer(chunk) is Answer.NO:
         return None
     first = any(row is not None and row.status == RESUBMIT for row in chunk.counted())
     return Candidate(0 if first else 1, missing, max([0.0, *(row.retry_in or 0.0 for row in chunk.owned())]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -10,6 +10,7 @@ from headgate.core.access.owners import Override
 from headgate.core.access.principals import must_own
 from headgate.core.errors import ClaimLost, ClaimRefused
 from headgate.core.ledger.claims import claim_modes, find_candidate, may_claim, retry_delay
+from headgate.core.ledger.mappings.model import OnLate
 from headgate.core.ledger.model import (
     DONE,
     ERROR,
@@ -23,6 +24,7 @@ from headgate.core.ledger.model import (
 )
 from headgate.core.ledger.rules import ABSENT, ChunkFacts, state_of, word_of
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkRecord, ChunkSnapshot, RowChange, worst_row
+from headgate.core.ledger.sources import Reading, SourceSet, late_sentence, readings, with_late
 from headgate.core.tables.machine import Also, By, Transition
 
 T = TypeVar("T")
@@ -52,7 +54,7 @@ class ChunkDraft:
         ready, now_ready = before.ready_outputs(), after.ready_outputs()
         return ChunkOutcome(
             result, after, tuple(self._changes()), tuple(self._records), now_ready - ready, ready - now_ready,
-            find_candidate(after), changed=True, overrides=tuple(self._overrides),
+            find_candidate(after), self._reads(), changed=True, overrides=tuple(self._overrides),
         )  # fmt: skip
 
     # ------------------------------------------------------------ guards
@@ -77,7 +79,7 @@ class ChunkDraft:
     def refuse_locked(self, *, steal: bool) -> None:
         """ClaimRefused while locks on it, or jobs that read it, conflict with a claim."""
         chunk, compatible = self.chunk, self.chunk.lock_rules.compatible
-        modes = claim_modes(self.job, chunk.dataid)
+        modes = claim_modes(chunk)
         held = [lock for lock in chunk.locks if not compatible[modes[lock.resource], lock.mode]]
         readers = [each for each in may_claim(chunk).blockers if each.name == "reader"]
         why = [f"{lock.client} holds {lock.resource} {lock.mode} [lock {lock.id}]" for lock in held]
@@ -125,6 +127,7 @@ class ChunkDraft:
             for name in names:
                 self._started.add((kind, name))
                 self.put(kind, name, replace(running, dataset=name, kind=kind))
+        self.chunk = replace(self.chunk, reads=readings(chunk.sources.values()))
         self.record(row, worker, running.token, before, running.status, reason)
 
     def end(self, event: str, base: Row, who: str, message: str = "") -> None:
@@ -160,15 +163,35 @@ class ChunkDraft:
         self.end(row.event, dead, who, f"lease expired: {dead.worker or 'its worker'} died")
         return True
 
-    def redo(self, own: Row, row: Transition, reason: str) -> None:
-        """An operator sets one of the rows that the chunk's status is kept on back to the beginning, or removes it."""
+    def redo(self, own: Row, row: Transition, reason: str, *, delay: float = 0.0) -> None:
+        """Set one of the rows that the chunk's status is kept on back to the beginning, or remove it."""
         word = word_of(row.target, own.kind)
         held = word == HOLD
         after = replace(
             _count(own, row.also), status=word, former=self._again if held else "", lease=None, expires_in=None,
-            retry_in=None, message=own.message if held else reason, token=self.token_after(row, own.token),
+            retry_in=delay or None, message=own.message if held else reason, token=self.token_after(row, own.token),
         )  # fmt: skip
         self.put(own.kind, own.dataset, None if word == ABSENT else after)
+
+    def miss(self, late: Sequence[tuple[SourceSet, Reading]], who: str) -> None:
+        """Inputs arrived or changed after the chunk was made of them: it is noted, or the chunk is made again."""
+        redo = [source.map.late_delay for source, _ in late if source.map.on_late is OnLate.REDO]
+        speaker = self.chunk.speaker
+        facts = ChunkFacts(self.job, speaker, redo=bool(redo))
+        row = self.rules.find(self.chunk.state, "late", facts) if late else None
+        if row is None or speaker is None:
+            return
+        before, why = speaker.status, late_sentence(late)
+        for own in self.chunk.counted():
+            if own is not None and own.status == before:
+                if redo:
+                    self.redo(own, row, why, delay=max(redo))
+                else:
+                    self.put(own.kind, own.dataset, replace(own, message=why))
+        self.leave_inputs(row)
+        if not redo:
+            self.chunk = replace(self.chunk, reads=with_late(self.chunk.reads, [each for _, each in late]))
+        self.record(row, who, speaker.token, before, self.chunk.status, why)
 
     def leave_inputs(self, row: Transition) -> None:
         """The rows of what the job reads: removed where the table says so; otherwise none of them runs any longer."""
@@ -199,6 +222,13 @@ class ChunkDraft:
         if row.also.has(Also.TELL_HISTORY):
             why = self.chunk.actor.reason(reason)[:MESSAGE_LENGTH]
             self._records.append(ChunkRecord(row.event, who, token, before, after, why))
+
+    def _reads(self) -> tuple[Reading, ...] | None:
+        """What it reads by mappings; nothing when it has no rows of inputs any more. None: as before."""
+        if not self.job.mapped:
+            return None
+        after = self.chunk.reads if any(row.kind is Kind.INPUT for row in self.chunk.owned()) else ()
+        return None if after == self._before.reads else after
 
     def _changes(self) -> Iterator[RowChange]:
         before, after = self._before, self.chunk

@@ -23,9 +23,12 @@ RUNNING, READY, ERROR, RESUBMIT, HOLD, PENDING, DONE = (
 CLAIM_EVENT, SUCCESS_EVENT, FAIL_EVENT, INTERRUPT_EVENT, REAP_EVENT = "claim", "success", "fail", "interrupt", "reap"
 PUBLISH_EVENT, FORCE_EVENT, RESUBMIT_EVENT, FORGET_EVENT = "publish", "force", "resubmit", "forget"
 HOLD_EVENT, UNHOLD_EVENT = "hold", "unhold"
+CLOSE_EVENT, REOPEN_EVENT = "close", "reopen"
 #: What runs or is done: nobody has to do anything about it.
 SETTLED = (READY, DONE, RUNNING)
 MESSAGE_LENGTH = 1000
+#: Data ids that one claim may read by mappings, unless set otherwise.
+DEFAULT_MAX_INPUT_IDS = 10_000
 #: Which inputs are missing is kept as bits of one number.
 MOST_INPUTS = 60
 
@@ -242,6 +245,8 @@ class Port:
     secrets: Mapping[str, str] = field(repr=False)
     #: When masked: what `headgate keys open` opens with the job's key.
     sealed: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Of an input with a mapping: the data ids that this claim reads, in order. None: `dataid` alone.
+    dataids: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,4 +343,5 @@ def _port_document(port: Port) -> dict[str, Any]:
     return {
         "dataset": port.dataset, "dataid": port.dataid, "uri": port.uri, "settings": dict(port.settings),
         "secrets": dict(port.secrets), **({"sealed": dict(port.sealed)} if port.sealed else {}),
+        **({} if port.dataids is None else {"dataids": list(port.dataids)}),
     }  # fmt: skip

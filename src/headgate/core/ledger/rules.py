@@ -58,6 +58,8 @@ class ChunkFacts:
     word: str = ""
     #: False: it is redone since it was made from a chunk that is redone.
     named: bool = True
+    #: True: inputs that arrive late make it again; False: they are noted.
+    redo: bool = False
 
     @property
     def former(self) -> str:
@@ -88,6 +90,8 @@ WHEN: Mapping[str, Callable[[ChunkFacts], bool]] = {
     "max_crashes workers crashed on it": ChunkFacts.is_last_crash,
     "it was named itself": lambda facts: facts.named,
     "it was made from a chunk that was named": lambda facts: not facts.named,
+    "on_late is note": lambda facts: not facts.redo,
+    "on_late is redo": lambda facts: facts.redo,
     "there was no row before": lambda facts: facts.former == ABSENT,
     "it was READY before": lambda facts: facts.former == READY,
     "it was ERROR before": lambda facts: facts.former == ERROR,

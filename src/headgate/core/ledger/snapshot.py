@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from headgate.core.access.owners import Actor, Override
 from headgate.core.ledger.model import READY, Change, Job, Kind, Row
 from headgate.core.ledger.rules import ABSENT, CHUNK_RULES, ChunkRules, state_of
+from headgate.core.ledger.sources import Reading, SourceSet
 from headgate.core.locks.model import Lock
 from headgate.core.locks.rules import LOCK_RULES, LockRules
 
@@ -33,6 +34,12 @@ class ChunkSnapshot:
     again: bool = False
     rules: ChunkRules = CHUNK_RULES
     lock_rules: LockRules = LOCK_RULES
+    #: What each mapped input has for the data id.
+    sources: Mapping[str, SourceSet] = field(default_factory=dict)
+    #: What the newest claim reads, or read, of mapped inputs.
+    reads: tuple[Reading, ...] = ()
+    #: INPUT rows of other jobs that read the chunk by a mapping.
+    readers: tuple[Row, ...] = ()
 
     def own(self, kind: Kind, dataset: str) -> Row | None:
         """The job's own row."""
@@ -142,6 +149,8 @@ class ChunkOutcome(Generic[T_co]):
     unready: frozenset[str] = frozenset()
     #: Its place in the list of find_next; None: it is not in it.
     candidate: Candidate | None = None
+    #: What the claim reads of mapped inputs, or read; None: as before.
+    reads: tuple[Reading, ...] | None = None
     #: False: nothing is to be written.
     changed: bool = False
     #: What the caller changes although another principal owns it: it is logged.

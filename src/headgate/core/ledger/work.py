@@ -5,6 +5,7 @@ ClaimRefused, ClaimLost, NotOwner, UnknownName and TransitionRefused are raised,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from headgate.core.errors import ClaimLost, ClaimRefused, UnknownName
@@ -13,6 +14,7 @@ from headgate.core.ledger.draft import ChunkDraft
 from headgate.core.ledger.model import EXTERNAL, HOLD, RESUBMIT, Change, Kind, Row
 from headgate.core.ledger.rules import ABSENT, ChunkFacts, state_of
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot, row_change, worst_row
+from headgate.core.ledger.sources import changed
 from headgate.core.tables.machine import Also
 
 # ---------------------------------------------------------------- claims
@@ -51,8 +53,13 @@ def force(snapshot: ChunkSnapshot, worker: str, lease: float, reason: str, *, st
 
 
 def succeed(snapshot: ChunkSnapshot, token: int, who: str) -> ChunkOutcome[None]:
-    """The worker is done."""
-    return _report(snapshot, "success", token, who)
+    """The worker is done. What it read by mappings is compared with what is there now."""
+    draft = ChunkDraft(snapshot)
+    base = worst_row(snapshot.owned())
+    if draft.may_report("success", token) and base:
+        draft.end("success", base, who)
+        draft.miss(tuple(changed(snapshot.sources.values(), snapshot.reads)), who)
+    return draft.outcome(None)
 
 
 def fail(snapshot: ChunkSnapshot, token: int, message: str, who: str) -> ChunkOutcome[None]:
@@ -99,6 +106,14 @@ def reap(snapshot: ChunkSnapshot, who: str) -> ChunkOutcome[bool]:
     """End a claim whose lease has expired. Returns whether there was one."""
     draft = ChunkDraft(snapshot)
     return draft.outcome(draft.reap(who))
+
+
+def arrive(snapshot: ChunkSnapshot, arrived: Collection[tuple[str, str]], who: str) -> ChunkOutcome[None]:
+    """Upstream data ids, each with its dataset, are READY: what was made without them is late."""
+    draft = ChunkDraft(snapshot)
+    late = changed(snapshot.sources.values(), snapshot.reads)
+    draft.miss([(source, each) for source, each in late if each.version and (each.dataset, each.dataid) in arrived], who)
+    return draft.outcome(None)
 
 
 # ---------------------------------------------------------------- operators

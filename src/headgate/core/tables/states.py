@@ -64,6 +64,8 @@ CHUNK = Machine(
         T("RUNNING",  "interrupt",  "other",    By.WORKER,   _INTERRUPT,                                     "Its worker was asked to stop; the unknown status is restored.", when="it had an unknown status before the claim"),
         T("RUNNING",  "interrupt",  "RESUBMIT", By.WORKER,   _INTERRUPT,                                     "Its worker was asked to stop; it is redone before all other chunks.", when="fewer than max_interruptions workers were stopped on it"),
         T("RUNNING",  "interrupt",  "HOLD",     By.WORKER,   _INTERRUPT,                                     "Its workers are always stopped before they finish; it waits for an operator.", when="max_interruptions workers were stopped on it"),
+        T("READY",    "late",       "READY",    By.STORE,    A.TELL_HISTORY,                                 "An input arrived or changed after it was read: that is noted.", when="on_late is note"),
+        T("READY",    "late",       "RESUBMIT", By.STORE,    A.CLEAR_COUNTS | A.CLEAR_INPUTS | A.TELL_HISTORY, "An input arrived or changed after it was read: it is redone.", when="on_late is redo"),
         T("RUNNING",  "reap",       "ERROR",    By.STORE,    A.NEW_TOKEN | A.COUNT_CRASH | A.TELL_HISTORY,   "Its worker died; it may be retried.", when="fewer than max_crashes workers crashed on it"),
         T("RUNNING",  "reap",       "HOLD",     By.STORE,    A.NEW_TOKEN | A.COUNT_CRASH | A.TELL_HISTORY,   "Its workers keep crashing; it waits for an operator.", when="max_crashes workers crashed on it"),
         T("absent",   "force",      "RUNNING",  By.OPERATOR, A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "An operator runs it regardless of the rules."),

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from headgate.core.errors import BadValue
+from headgate.core.ledger.mappings.parsing import parse_maps
 from headgate.core.ledger.model import Dataset, Defined, Job
 from headgate.core.ledger.parsing import parse_order
 from headgate.core.ledger.pipeline import check_count, check_job, parse_on_failure, parse_stop_exit
@@ -99,6 +100,7 @@ def _job(  # noqa: PLR0913 - each is a property by its name
     retry_delay: float = 0,
     on_failure: str = "rerun",
     stop_exit: str = "interrupt",
+    maps: Any = None,
 ) -> Job:
     job = Job(
         check_name("job", name),
@@ -111,6 +113,7 @@ def _job(  # noqa: PLR0913 - each is a property by its name
         check_span("retry_delay", retry_delay),
         parse_on_failure(on_failure),
         parse_stop_exit(stop_exit),
+        maps=parse_maps(maps, inputs),
     )
     check_job_variables(job.environment, variables, "here")
     return check_job(job)

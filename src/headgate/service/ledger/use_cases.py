@@ -101,7 +101,7 @@ class Ledger(LedgerReader, SelectedChunks):
         self, name: str, *, inputs: Sequence[str] = (), outputs: Sequence[str] = (),
         environment: Mapping[str, str] | None = None, max_attempts: int = 3, max_crashes: int = 3,
         max_interruptions: int = 10, retry_delay: float = 0, on_failure: str = "rerun", stop_exit: str = "interrupt",
-        share: bool = True, holders: Iterable[str] = (),
+        maps: Any = None, share: bool = True, holders: Iterable[str] = (),
     ) -> Defined:  # fmt: skip
         """Define a job, and return what changed and what looks like a mistake. Repeating a definition changes nothing.
 
@@ -122,7 +122,7 @@ class Ledger(LedgerReader, SelectedChunks):
         job = {
             "inputs": inputs, "outputs": outputs, "environment": environment, "max_attempts": max_attempts,
             "max_crashes": max_crashes, "max_interruptions": max_interruptions, "retry_delay": retry_delay,
-            "on_failure": on_failure, "stop_exit": stop_exit,
+            "on_failure": on_failure, "stop_exit": stop_exit, "maps": maps,
         }  # fmt: skip
         return self.define(jobs={name: job}, share=share, holders=holders)
 

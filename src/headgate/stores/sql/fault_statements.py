@@ -143,6 +143,7 @@ ORPHAN_CANDIDATES = Statement(
     """select k.job_id, k.dataid from hg_candidate k
        where not exists (select 1 from hg_job_dataset d join hg_chunk c on c.dataset_id = d.dataset_id
                          where d.job_id = k.job_id and c.dataid = k.dataid)
+         and not exists (select 1 from hg_job j where j.id = k.job_id and j.mapped)
        order by k.job_id, k.dataid limit :limit""",
 )
 

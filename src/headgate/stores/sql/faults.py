@@ -176,7 +176,8 @@ def _lost_outputs(tx: Transaction, shape: Shape) -> Found:
 def _lost_candidates(tx: Transaction, shape: Shape) -> Found:
     """Chunks that the table allows to be claimed, and that find_next does not see."""
     lost: dict[str, None] = {}
-    for position, name in enumerate(shape.job.inputs):
+    # What a mapped job may claim does not have the data ids of its inputs; find_next folds what arrived for it.
+    for position, name in enumerate(() if shape.job.mapped else shape.job.inputs):
         params = {"dataset": shape.ids[name], "job": shape.id, "bit": 1 << position, "linked": shape.numbers}
         lost.update((str(row[0]), None) for row in tx.all(sql.UNSEEN_CHUNKS, **params, limit=MOST))
     for (dataid,) in tx.all(_TROUBLE, job=shape.id, limit=MOST):

@@ -24,7 +24,7 @@ from headgate.stores.sql.database.sql_text import Row, Statement
 from headgate.stores.sql.database.transaction import Transaction, by_column
 from headgate.stores.sql.history_schema import RARE
 from headgate.stores.sql.ledger.questions import number_of as job_number
-from headgate.stores.sql.ledger.snapshots import job_names
+from headgate.stores.sql.ledger.rows import job_names
 from headgate.stores.sql.locks.statements import ADD_RESOURCE
 from headgate.stores.sql.queue.rows import BATCHES, JOBS, number_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, Table, Text
+from sqlalchemy import false
 from sqlalchemy import text as condition
 
 from headgate.core.ledger.model import RUNNING, SETTLED, Kind, OnFailure
@@ -171,6 +172,10 @@ job = Table(
     Column("retry_delay", BigInteger, nullable=False, comment="micro-seconds"),
     Column("on_failure", text(10), nullable=False),
     Column("paused", text(1000), nullable=False, comment="why; empty: it is not"),
+    Column(
+        "mapped", Boolean(create_constraint=False), nullable=False, server_default=false(),
+        comment="whether its claims have a read set",
+    ),
     Column("key_check", text(255), nullable=False, comment="proves a key without telling it; empty: it has none"),
     CheckConstraint(one_of("on_failure", tuple(OnFailure)), name="hg_job_on_failure"),
     Index("hg_job_name", "name", unique=True),
@@ -185,6 +190,7 @@ job_dataset = Table(
     Column("dataset_id", Integer, primary_key=True, autoincrement=False),
     Column("kind", text(6), nullable=False),
     Column("position", Integer, nullable=False, comment="the bit by which an input is missing"),
+    Column("mapping", Document, comment="JSON; null: the same data id"),
     CheckConstraint(one_of("kind", KINDS), name="hg_job_dataset_kind"),
     Index("hg_job_dataset_dataset", "dataset_id", "kind"),
     **MYSQL,
@@ -246,6 +252,45 @@ candidate = Table(
     Column("not_before", BigInteger, nullable=False, comment="on the lease clock", info=ON_LEASE_CLOCK),
     Index("hg_candidate_next", "job_id", "missing", "place", "order_key"),
     sqlite_with_rowid=False,
+    **MYSQL,
+)
+
+# Changes of chunks that mapped jobs read: appended by whoever makes them, and folded into hg_candidate by find_next.
+arrival = Table(
+    "hg_arrival",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("job_id", Integer, nullable=False, comment="the job that reads it"),
+    Column("dataset_id", Integer, nullable=False, comment="0: the data id is one of the job"),
+    Column("dataid", text(255), nullable=False),
+    Column("ready", Boolean(create_constraint=False), nullable=False, comment="false: it is READY no longer"),
+    Index("hg_arrival_job", "job_id", "number"),
+    sqlite_autoincrement=True,
+    **MYSQL,
+)
+
+# What claims of mapped jobs read: while the claim runs, each acts as a shared lock.
+read = Table(
+    "hg_read",
+    metadata,
+    Column("job_id", Integer, primary_key=True, autoincrement=False),
+    Column("dataid", text(255), primary_key=True, comment="of the job"),
+    Column("dataset_id", Integer, primary_key=True, autoincrement=False),
+    Column("source", text(255), primary_key=True, comment="the data id that is read"),
+    Column("version", BigInteger, nullable=False, comment="which READY: its token, or when it was published"),
+    Column("late", Boolean(create_constraint=False), nullable=False, comment="it is newer than what was read"),
+    Index("hg_read_source", "dataset_id", "source"),
+    sqlite_with_rowid=False,
+    **MYSQL,
+)
+
+# Data ids of mapped jobs for which nothing else arrives, as an operator said.
+closed = Table(
+    "hg_closed",
+    metadata,
+    Column("job_id", Integer, primary_key=True, autoincrement=False),
+    Column("dataid", text(255), primary_key=True),
+    Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
     **MYSQL,
 )
 

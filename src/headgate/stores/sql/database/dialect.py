@@ -166,7 +166,9 @@ class Dialect(ABC):
     or_leave: str = "on conflict do nothing"
     #: What makes a SELECT lock its rows.
     for_update: str = "for update"
-    #: The same, passing over rows that somebody else has locked.
+    #: What makes a SELECT keep others from changing its rows.
+    for_share: str = "for share"
+    #: What makes a SELECT lock its rows, passing over rows that somebody else has locked.
     skip_locked: str = "for update skip locked"
     #: Hold datasets `d` still until the transaction ends: together with others (claims), or alone (locks on
     #: chunks, definitions). A column of the SELECT, and its end.
@@ -454,6 +456,7 @@ class Dialect(ABC):
             "wall": self.wall,
             "minute": self.minute,
             "for_update": self.for_update,
+            "for_share": self.for_share,
             "insert_once": self.insert_once,
             "or_leave": self.or_leave,
             "skip_locked": self.skip_locked,

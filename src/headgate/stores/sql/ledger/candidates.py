@@ -15,6 +15,7 @@ from itertools import islice
 from headgate.core.ledger.ordering import Order, order_key
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
+from headgate.stores.sql.ledger.mapping_statements import ADD_ARRIVAL
 
 #: Data ids that are handled with one statement.
 BATCH = 5000
@@ -29,6 +30,8 @@ class ConsumingJob:
     inputs: tuple[int, ...]
     #: The first input's order.
     order: Order
+    #: Whether an input has other data ids than the job: what arrives is folded by find_next.
+    mapped: bool = False
 
     def missing(self, ready: Iterable[int]) -> int:
         """Bits of the inputs that are not among these."""
@@ -38,11 +41,12 @@ class ConsumingJob:
 
 def consumers_of(tx: Transaction, datasets: Sequence[int]) -> list[ConsumingJob]:
     """The jobs that read any of these datasets."""
-    found: dict[int, list[tuple[int, str]]] = {}
-    for job, dataset, _position, order in tx.all(sql.READ_CONSUMERS, datasets=datasets):
-        found.setdefault(int(job), []).append((int(dataset), str(order)))
+    found: dict[int, list[tuple[int, str, bool]]] = {}
+    for job, dataset, mapped, order in tx.all(sql.READ_CONSUMERS, datasets=datasets):
+        found.setdefault(int(job), []).append((int(dataset), str(order), bool(mapped)))
     return [
-        ConsumingJob(job, tuple(dataset for dataset, _ in inputs), Order(inputs[0][1])) for job, inputs in found.items()
+        ConsumingJob(job, tuple(each[0] for each in inputs), Order(inputs[0][1]), inputs[0][2])
+        for job, inputs in found.items()
     ]
 
 
@@ -54,8 +58,11 @@ def became_ready(tx: Transaction, datasets: Sequence[int], dataids: Sequence[str
     linked: dict[int, list[int]] = {}
     for job, dataset in tx.all(sql.READ_LINKED, jobs=[each.id for each in consumers]):
         linked.setdefault(int(job), []).append(int(dataset))
+    add_arrivals(tx, consumers, datasets, dataids, ready=True)
     for batch in batches(dataids):
         for consumer in consumers:
+            if consumer.mapped:
+                continue
             tx.run(sql.CLEAR_COUNTS, datasets=linked[consumer.id], dataids=batch, job=consumer.id)
             clear_missing(tx, consumer, datasets, batch)
 
@@ -81,10 +88,24 @@ def clear_missing(tx: Transaction, consumer: ConsumingJob, datasets: Sequence[in
 
 def became_unready(tx: Transaction, datasets: Sequence[int], dataids: Sequence[str]) -> None:
     """These chunks are no longer READY: the jobs that read them must wait."""
-    for consumer in consumers_of(tx, datasets) if datasets else []:
+    consumers = consumers_of(tx, datasets) if datasets else []
+    add_arrivals(tx, consumers, datasets, dataids, ready=False)
+    for consumer in consumers:
+        if consumer.mapped:
+            continue
         bit = sum(1 << place for place, dataset in enumerate(consumer.inputs) if dataset in datasets)
         for batch in batches(dataids):
             tx.run(sql.SET_MISSING, job=consumer.id, bit=bit, dataids=batch)
+
+
+def add_arrivals(
+    tx: Transaction, consumers: Iterable[ConsumingJob], datasets: Sequence[int], dataids: Sequence[str], *, ready: bool
+) -> None:
+    """Say to mapped jobs that these chunks are READY, or no longer: rows of their own, so that nobody waits."""
+    for consumer in consumers:
+        for dataset in consumer.inputs if consumer.mapped else ():
+            if dataset in datasets:
+                tx.many(ADD_ARRIVAL, {"dataid": list(dataids)}, job=consumer.id, dataset=dataset, ready=ready)
 
 
 def batches(dataids: Sequence[str]) -> Iterator[list[str]]:

@@ -15,6 +15,7 @@ from headgate.stores.sql.database.moments import MICROSECONDS, to_micro
 from headgate.stores.sql.database.transaction import Duplicate, Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.candidates import batches, became_ready, became_unready
+from headgate.stores.sql.ledger.mapping_statements import ADD_ARRIVAL, ADD_READ, DROP_READS
 from headgate.stores.sql.ledger.shapes import Claimed, Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import ChunkGroup, load
 
@@ -70,6 +71,7 @@ def apply(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], request_
             sql.TELL, event=record.event, job=shape.id, dataset=shape.told, dataid=dataid, who=record.who,
             token=token, before=record.before, after=record.after, reason=record.reason,
         )  # fmt: skip
+    _write_reads(tx, shape, dataid, outcome)
     announce(tx, shape, outcome, [dataid])
     write_candidates(tx, shape, [dataid], outcome.candidate)
     return tokens
@@ -81,7 +83,7 @@ def as_claim(shape: Shape, chunk: ChunkSnapshot, tokens: ClaimTokens | None = No
     token = row.token if tokens is None else tokens(row.token)
     lease = row.lease or 0.0
     return shape.claim(
-        Claimed(chunk.dataid, row.attempt, token, row.worker, lease, row.expires_in or lease, row.forced)
+        Claimed(chunk.dataid, row.attempt, token, row.worker, lease, row.expires_in or lease, row.forced), chunk.reads
     )
 
 
@@ -109,6 +111,9 @@ def write_candidates(tx: Transaction, shape: Shape, dataids: Sequence[str], cand
         sql.PUT_CANDIDATE, {"dataid": dataids, "order_key": keys}, job=shape.id, place=candidate.place,
         missing=candidate.missing, delay=round(candidate.delay * MICROSECONDS),
     )  # fmt: skip
+    if shape.job.mapped and candidate.missing:
+        # What arrives meanwhile may have been folded before this was written: it is looked at once more.
+        tx.many(ADD_ARRIVAL, {"dataid": dataids}, job=shape.id, dataset=0, ready=False)
 
 
 # ---------------------------------------------------------------- one row
@@ -132,6 +137,18 @@ def _write_row(tx: Transaction, shape: Shape, change: RowChange, tokens: ClaimTo
         tx.run(sql.ADD_ROW, order_key=order_key(row.dataid, shape.datasets[row.dataset].order), **columns)
     elif not tx.count(sql.CHANGE_ROW, **was, **columns):
         raise _changed()
+
+
+def _write_reads(tx: Transaction, shape: Shape, dataid: str, outcome: ChunkOutcome[object]) -> None:
+    reads = outcome.reads
+    if reads is None:
+        return
+    tx.run(DROP_READS, job=shape.id, dataid=dataid)
+    columns = {
+        "dataset": [shape.ids[each.dataset] for each in reads], "source": [each.dataid for each in reads],
+        "version": [each.version for each in reads], "late": [each.late for each in reads],
+    }  # fmt: skip
+    tx.many(ADD_READ, columns, job=shape.id, dataid=dataid)
 
 
 def _key(shape: Shape, row: Row) -> dict[str, object]:
@@ -167,6 +184,8 @@ def apply_many(tx: Transaction, shape: Shape, group: ChunkGroup, tokens: ClaimTo
             sql.TELL, columns, event=record.event, job=shape.id, dataset=shape.told, who=record.who,
             before=record.before, after=record.after, reason=record.reason, **one,
         )  # fmt: skip
+    for dataid in group.dataids:
+        _write_reads(tx, shape, dataid, outcome)
     write_candidates(tx, shape, group.dataids, outcome.candidate)
 
 

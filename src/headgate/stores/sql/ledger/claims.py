@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from headgate.calls.actor import actor
 from headgate.calls.idempotency import Unfinished
 from headgate.core.ledger import work as chunk_work
+from headgate.core.ledger.claims import missing_references
 from headgate.core.ledger.model import Asker, Claim, Kind
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.stores.sql.database.moments import micro, to_micro
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
+from headgate.stores.sql.ledger.arrivals import fold
 from headgate.stores.sql.ledger.changes import apply, as_claim, carry_out
 from headgate.stores.sql.ledger.shapes import Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import load, with_locks
@@ -20,6 +22,10 @@ from headgate.stores.sql.ledger.snapshots import load, with_locks
 MOST_EXPIRED = 20
 #: Candidates that are looked at in one transaction.
 MOST_LOOKS = 50
+#: Steps in which one find_next folds what arrived before it claims what it knows.
+MOST_FOLDS = 10
+#: Before every place of the list.
+BEGINNING = (-1, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class SearchPosition(Unfinished):
 
     place: int
     order_key: bytes
+    #: How often it was put off since more had arrived than one step folds.
+    folded: int = 0
 
 
 def find_next(tx: Transaction, job: str, asker: Asker, after: SearchPosition | None) -> Claim | SearchPosition | None:
@@ -37,19 +45,25 @@ def find_next(tx: Transaction, job: str, asker: Asker, after: SearchPosition | N
         return repeated
     if shape.job.paused:
         return None
+    folded = after.folded if after else 0
+    more = shape.job.mapped and fold(tx, shape)
+    if more and folded < MOST_FOLDS:
+        return SearchPosition(*BEGINNING, folded + 1)
     if after is None:
         for row in tx.all(sql.READ_EXPIRED, job=shape.id, limit=MOST_EXPIRED):
             carry_out(tx, shape, str(row[0]), lambda chunk: chunk_work.reap(chunk, asker.worker))
     for _ in range(MOST_LOOKS):
         head = _head(tx, shape, after)
         if head is None:
-            return None
+            return SearchPosition(*BEGINNING, folded + 1) if more else None
         dataid, place, key = head
         outcome = chunk_work.claim_next(with_locks(tx, load(tx, shape, str(dataid))), asker.worker, asker.lease)
         tokens = apply(tx, shape, outcome, asker.request_id)
         if outcome.result:
             return as_claim(shape, outcome.snapshot, tokens)
-        after = SearchPosition(int(place), bytes(key))
+        if missing_references(outcome.snapshot):
+            return None  # All of its data ids wait for them.
+        after = SearchPosition(int(place), bytes(key), folded)
     return after
 
 

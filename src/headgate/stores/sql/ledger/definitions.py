@@ -14,8 +14,10 @@ from headgate.stores.sql.database.moments import to_micro
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
+from headgate.stores.sql.ledger.arrivals import Arrival, fold_all
 from headgate.stores.sql.ledger.candidates import BATCH, ConsumingJob, clear_missing
 from headgate.stores.sql.ledger.changes import refresh_candidate
+from headgate.stores.sql.ledger.mapping_statements import DROP_ALL_ARRIVALS, DROP_ALL_READS
 from headgate.stores.sql.ledger.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of, stamp_definitions
 
 
@@ -79,20 +81,24 @@ def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str
     columns: dict[str, object] = {
         "environment": _json(job.environment), "max_attempts": job.max_attempts, "max_crashes": job.max_crashes,
         "max_interruptions": job.max_interruptions, "stop_exit": str(job.stop_exit),
-        "retry_delay": to_micro(job.retry_delay), "on_failure": str(job.on_failure),
+        "retry_delay": to_micro(job.retry_delay), "on_failure": str(job.on_failure), "mapped": job.mapped,
     }  # fmt: skip
     if old is None:
         tx.run(sql.ADD_JOB, name=job.name, **columns)
     number = int(tx.one(sql.LOCK_JOB, name=job.name)[0])
     if old is not None:
         tx.run(sql.CHANGE_JOB, id=number, **columns)
-        if (old.inputs, old.outputs) == (job.inputs, job.outputs):
+        if (old.inputs, old.outputs, old.maps) == (job.inputs, job.outputs, job.maps):
             return
         _refuse_running(tx, number, job.name)
         tx.run(sql.DROP_LINKS, job=number)
     for kind, names in ((Kind.INPUT, job.inputs), (Kind.OUTPUT, job.outputs)):
         for position, name in enumerate(names):
-            tx.run(sql.ADD_LINK, job=number, dataset=datasets[name], kind=kind.value, position=position)
+            mapping = job.maps.get(name) if kind is Kind.INPUT else None
+            text = None if mapping is None else json.dumps(mapping.to_document(), ensure_ascii=False)
+            tx.run(
+                sql.ADD_LINK, job=number, dataset=datasets[name], kind=kind.value, position=position, mapping=text
+            )  # fmt: skip
     tx.run(DROP_STRAY_COPIES, job=number)
     rebuild(tx, shape_of(tx, job.name, share=False))
 
@@ -108,8 +114,15 @@ def _refuse_running(tx: Transaction, number: int, name: str) -> None:
 def rebuild(tx: Transaction, shape: Shape) -> None:
     """Compute from the chunks what one job may claim. The job's datasets are locked meanwhile."""
     tx.run(sql.DROP_ALL_CANDIDATES, job=shape.id)
+    tx.run(DROP_ALL_ARRIVALS, job=shape.id)
+    if not shape.job.mapped:
+        tx.run(DROP_ALL_READS, job=shape.id)
     inputs = tuple(shape.ids[name] for name in shape.job.inputs)
-    if inputs:
+    if shape.job.mapped:
+        for name in shape.job.creators:
+            for batch in _pages(tx, sql.READ_CHUNKS_OF, {"dataset": shape.ids[name]}):
+                fold_all(tx, shape, [Arrival(name, dataid, ready=False) for dataid in batch])
+    elif inputs:
         consumer = ConsumingJob(shape.id, inputs, shape.datasets[shape.job.inputs[0]].order)
         for dataset in inputs:
             for batch in _pages(tx, sql.READ_CHUNKS_OF, {"dataset": dataset}):

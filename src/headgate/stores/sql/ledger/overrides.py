@@ -12,10 +12,13 @@ from headgate.core.ledger.model import EXTERNAL, Change, Kind, Row
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
-from headgate.stores.sql.ledger.candidates import consumers_of
+from headgate.stores.sql.ledger.candidates import batches, consumers_of
 from headgate.stores.sql.ledger.changes import ClaimTokens, announce, apply_many, carry_out
 from headgate.stores.sql.ledger.shapes import Shape, external_shape, shape_of
-from headgate.stores.sql.ledger.snapshots import ChunkGroup, decide_many, job_names
+from headgate.stores.sql.ledger.mapping_statements import READ_MADE_OF
+from headgate.stores.sql.ledger.rows import job_names
+from headgate.stores.sql.ledger.snapshots import ChunkGroup, decide_many
+from headgate.stores.sql.ledger.sources import targets_of
 
 
 def publish(tx: Transaction, dataset: str, dataids: Sequence[str], who: str) -> int:
@@ -86,7 +89,7 @@ def find_resubmitted(
     while pending:
         maker, made = pending.pop(0)
         for shape in _consumers(tx, maker, shapes):
-            new = made - asked.setdefault(shape.id, set())
+            new = _made_of(tx, maker, shape, made) - asked.setdefault(shape.id, set())
             asked[shape.id] |= new
             groups = _decide(tx, shape, sorted(new), wish, named=False)
             found += [(shape, group) for group in groups]
@@ -109,6 +112,19 @@ def _consumers(tx: Transaction, maker: Shape, shapes: dict[int, Shape]) -> Itera
         if consumer.id not in shapes:
             shapes[consumer.id] = shape_of(tx, job_names(tx)[consumer.id], share=True)
         yield shapes[consumer.id]
+
+
+def _made_of(tx: Transaction, maker: Shape, reader: Shape, made: set[str]) -> set[str]:
+    """The data ids of a job that read these of another, or were made of them."""
+    if not reader.job.mapped:
+        return made
+    found = set[str]()
+    for name in set(maker.job.outputs).intersection(reader.job.inputs):
+        found.update(target for dataid in made for target in targets_of(tx, reader, name, dataid))
+        for batch in batches(sorted(made)):
+            rows = tx.all(READ_MADE_OF, job=reader.id, dataset=reader.ids[name], dataids=batch)
+            found.update(str(dataid) for (dataid,) in rows)
+    return found
 
 
 def apply_all(tx: Transaction, found: Sequence[tuple[Shape, ChunkGroup]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, literal_column, select
+from sqlalchemy import ColumnElement, Select, false, func, literal_column, select
 
 from headgate.core.errors import BadValue
 from headgate.core.filters import RowFilter
@@ -20,7 +20,8 @@ from headgate.stores.sql.database.sql_text import Row as SqlRow
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger.running import as_lock
 from headgate.stores.sql.ledger.shapes import all_datasets, unknown
-from headgate.stores.sql.ledger.snapshots import job_names, read_row
+from headgate.stores.sql.ledger.mapping_statements import READ_RUNNING_READS
+from headgate.stores.sql.ledger.rows import job_names, read_row
 
 #: The index's own condition, word for word: by it what failed or is held is found without reading what is done.
 TROUBLE: ColumnElement[bool] = literal_column(schema.UNSETTLED)
@@ -188,11 +189,12 @@ def ask_running(database: Database, tag: str) -> Sequence[Lock]:
         .join_from(schema.chunk, schema.dataset, dataset.id == chunk.dataset_id)
         .outerjoin(schema.job, job.id == chunk.job_id)
         .where(chunk.lease_until > 0, chunk.lease_until > now)
+        .where((chunk.kind == Kind.OUTPUT.value) | func.coalesce(job.mapped, false()).is_(false()))
     )  # fmt: skip
 
     def ask(tx: Transaction) -> list[SqlRow]:
         # Naming the jobs lets every database go by its index of what runs.
-        return tx.ask(question.where(chunk.job_id.in_(sorted(job_names(tx)))))
+        return tx.ask(question.where(chunk.job_id.in_(sorted(job_names(tx))))) + tx.all(READ_RUNNING_READS)
 
     locks = [as_lock(tag, row) for row in database.read(ask)]
     return sorted(locks, key=lambda lock: lock.id)

@@ -40,6 +40,8 @@ class KnownJob:
     params: Parameters
     #: Whether the fast path may find a chunk of it: data ids of two orders have two places.
     plain: bool
+    #: Whether it has mapped inputs, or others read it by mappings: the slow path knows of read sets and arrivals.
+    mapped: bool
 
 
 class QuickClaims:
@@ -55,7 +57,7 @@ class QuickClaims:
         asked = {"worker": asker.worker, "request_id": asker.request_id, "lease": to_micro(asker.lease)}
 
         def work(known: KnownJob) -> Claim | None:
-            if not known.plain:
+            if not known.plain or known.mapped:
                 self._known.pop(job, None)  # It may be when it is asked for again.
                 return None
             found = self._database.dialect.claim_next(self._database, {**known.params, **asked})
@@ -73,6 +75,9 @@ class QuickClaims:
         """The claim ran, and is done now: whether somebody may listen to the news of it. None: nothing was done."""
 
         def work(known: KnownJob) -> bool | None:
+            if known.mapped:
+                self._known.pop(job, None)
+                return None
             # Where it comes in the order, for those who read it.
             orders = (Order.NATURAL, Order.TEXT) if known.params["read"] else ()
             keys = {f"{order}_key": order_key(dataid, order) for order in orders} or NO_KEYS
@@ -98,7 +103,7 @@ class QuickClaims:
         rows = self._database.single(sql.KNOW_JOB, name=name)
         if not rows:
             return None
-        shape = build_shape(rows[0][2 : 2 + JOB_COLUMNS], [row[2 + JOB_COLUMNS :] for row in rows])
+        shape = build_shape(rows[0][3 : 3 + JOB_COLUMNS], [row[3 + JOB_COLUMNS :] for row in rows])
         job, made = shape.job, self._rows.success
         known = JobParameters(
             stamp=str(rows[0][0]), job=shape.id, datasets=tuple(shape.numbers),
@@ -106,5 +111,7 @@ class QuickClaims:
             told=shape.told, made=word_of(made.target, job.counted) if made else "", read=any(row[1] for row in rows),
         )  # fmt: skip
         plain = not job.paused and len({each.order for each in shape.datasets.values()}) == 1
-        self._known[name] = KnownJob(shape, self._database.dialect.as_parameters(known), plain)
+        self._known[name] = KnownJob(
+            shape, self._database.dialect.as_parameters(known), plain, any(row[2] for row in rows)
+        )  # fmt: skip
         return self._known[name]

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from headgate.core.errors import UnknownName
+from headgate.core.ledger.mappings.model import InputMap
+from headgate.core.ledger.mappings.parsing import parse_map
 from headgate.core.ledger.model import EXTERNAL, Claim, Dataset, Job, Kind, OnFailure, Port, StopExit
 from headgate.core.ledger.ordering import Order, order_key
+from headgate.core.ledger.sources import Reading
 from headgate.core.values.words import as_sentence, suggestion
 from headgate.stores.sql.database.moments import to_seconds
 from headgate.stores.sql.database.sql_text import Row, Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
+from headgate.stores.sql.ledger.mapping_statements import READ_MAPPED_READERS
 
 #: More names than this are not listed in an error.
 MOST_LISTED = 12
@@ -51,6 +55,8 @@ class Shape:
     ids: Mapping[str, int]
     #: Proves the job's key; empty: it has none.
     key_check: str = ""
+    #: The numbers of jobs that read what it makes by mappings.
+    mapped_readers: frozenset[int] = frozenset()
 
     @property
     def numbers(self) -> list[int]:
@@ -62,15 +68,23 @@ class Shape:
         """The dataset that its history names: the first that its status is kept on."""
         return self.ids[(self.job.outputs or self.job.inputs)[0]]
 
-    def claim(self, row: Claimed) -> Claim:
-        """A claim on one of its chunks, with all that is needed to reach the data; secrets are still sealed."""
+    def claim(self, row: Claimed, reads: Sequence[Reading] = ()) -> Claim:
+        """A claim on one of its chunks, with all that is needed to reach the data; secrets are still sealed. `reads`:
+        what it reads by mappings.
+        """
 
         def ports(names: Iterable[str]) -> dict[str, Port]:
             found = {name: self.datasets[name] for name in names}
             return {
-                name: Port(name, row.dataid, each.uri, dict(each.settings), dict(each.secrets))
+                name: Port(name, row.dataid, each.uri, dict(each.settings), dict(each.secrets), dataids=listed(name))
                 for name, each in found.items()
             }
+
+        def listed(name: str) -> tuple[str, ...] | None:
+            if name not in self.job.maps:
+                return None
+            dataids = (each.dataid for each in reads if each.dataset == name and not each.late)
+            return tuple(sorted(dataids, key=lambda each: order_key(each, self.datasets[name].order)))
 
         return Claim(
             self.job.name, row.dataid, row.attempt, row.token, row.worker, row.lease, row.expires_in,
@@ -91,13 +105,21 @@ def read_dataset(row: Row) -> tuple[int, Dataset]:
     return int(number), dataset
 
 
-def read_job(row: Row, inputs: Iterable[str], outputs: Iterable[str]) -> tuple[int, Job, str]:
+def read_map(text: str) -> InputMap:
+    """The mapping of an input."""
+    return parse_map("", json.loads(text))
+
+
+def read_job(
+    row: Row, inputs: Iterable[str], outputs: Iterable[str], maps: Mapping[str, InputMap]
+) -> tuple[int, Job, str]:
     """Columns of a job: its number, what it is, and what proves its key."""
     (number, name, environment, max_attempts, max_crashes, max_interruptions, delay, on_failure, stop_exit, paused,
      key_check) = row  # fmt: skip
     job = Job(
         str(name), tuple(inputs), tuple(outputs), json.loads(environment), int(max_attempts), int(max_crashes),
         int(max_interruptions), to_seconds(delay) or 0.0, OnFailure(on_failure), StopExit(stop_exit), str(paused),
+        maps,
     )  # fmt: skip
     return int(number), job, str(key_check)
 
@@ -108,7 +130,12 @@ def shape_of(tx: Transaction, name: str, *, share: bool) -> Shape:
     if row is None:
         raise unknown("job", name, (str(found[1]) for found in tx.all(sql.READ_JOB_NAMES)))
     links = tx.all(sql.SHARE_SHAPE if share else sql.READ_SHAPE, job=row[0])
-    return build_shape(row, [link[: 2 + DATASET_COLUMNS] for link in links])
+    shape = build_shape(row, links)
+    if any(link[3 + DATASET_COLUMNS] for link in links):
+        made = [shape.ids[each] for each in shape.job.outputs]
+        readers = frozenset(int(job) for (job,) in tx.all(READ_MAPPED_READERS, datasets=made))
+        return replace(shape, mapped_readers=readers)
+    return shape
 
 
 def stamp_definitions(tx: Transaction) -> None:
@@ -120,12 +147,13 @@ def stamp_definitions(tx: Transaction) -> None:
 
 
 def build_shape(row: Row, links: Sequence[Row]) -> Shape:
-    """A job out of its columns, and of those of its datasets, each with its kind and position."""
+    """A job out of its columns, and of those of its datasets, each with its kind, position and mapping."""
     found = {str(link[3]): read_dataset(link[2:]) for link in links}
     placed = sorted((int(position), str(kind), str(link_name)) for kind, position, _, link_name, *_ in links)
+    maps = {str(link[3]): read_map(link[2 + DATASET_COLUMNS]) for link in links if link[2 + DATASET_COLUMNS]}
     inputs = [each for _, kind, each in placed if kind == Kind.INPUT]
     outputs = [each for _, kind, each in placed if kind == Kind.OUTPUT]
-    number, job, key_check = read_job(row, inputs, outputs)
+    number, job, key_check = read_job(row, inputs, outputs, {name: maps[name] for name in inputs if name in maps})
     datasets = {each: dataset for each, (_, dataset) in found.items()}
     return Shape(job, number, datasets, {each: key for each, (key, _) in found.items()}, key_check)
 
@@ -156,11 +184,18 @@ def all_jobs(tx: Transaction) -> dict[int, Job]:
 
     def of(job_id: int, kind: Kind) -> list[str]:
         # A dataset whose definition was lost: the doctor reports it, and lists must not fail.
-        wanted = (int(dataset) for job, dataset, word in links if job == job_id and word == kind)
+        wanted = (int(dataset) for job, dataset, word, _ in links if job == job_id and word == kind)
         return [names.get(dataset, f"lost dataset {dataset}") for dataset in wanted]
 
+    def maps(job_id: int) -> dict[str, InputMap]:
+        return {
+            names[int(dataset)]: read_map(text)
+            for job, dataset, _, text in links
+            if text and job == job_id and int(dataset) in names
+        }
+
     rows = tx.all(sql.READ_JOBS)
-    read = (read_job(row, of(row[0], Kind.INPUT), of(row[0], Kind.OUTPUT)) for row in rows)
+    read = (read_job(row, of(row[0], Kind.INPUT), of(row[0], Kind.OUTPUT), maps(row[0])) for row in rows)
     return {number: job for number, job, _ in read}
 
 

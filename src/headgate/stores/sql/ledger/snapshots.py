@@ -7,71 +7,48 @@ from dataclasses import dataclass, replace
 
 from headgate.calls.actor import actor
 from headgate.core.ledger.claims import claim_modes
-from headgate.core.ledger.model import EXTERNAL, HOLD, RUNNING, Kind, Row
+from headgate.core.ledger.model import EXTERNAL, HOLD, RUNNING, Kind
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.core.locks.model import resource_digest
-from headgate.stores.sql.database.moments import moment, to_seconds
 from headgate.stores.sql.database.sql_text import Row as SqlRow
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.candidates import batches
-from headgate.stores.sql.ledger.running import ENDLESS
+from headgate.stores.sql.ledger.rows import job_names, read_row
 from headgate.stores.sql.ledger.shapes import Shape
+from headgate.stores.sql.ledger.sources import mapped_rows, with_readers, with_sources
 from headgate.stores.sql.locks import statements as lock_statements
 from headgate.stores.sql.locks.snapshots import BESIDE, read_lock
-
-
-def read_row(row: SqlRow, datasets: dict[int, str], jobs: dict[int, str]) -> Row:
-    """Columns of a chunk as a row; numbers become names."""
-    (dataset, dataid, job, kind, status, former, attempt, failures, crashes, token, worker, lease, left, forced,
-     retry, since, started, message, principal, interruptions) = row  # fmt: skip
-    expires = to_seconds(left)
-    return Row(
-        dataset=datasets[int(dataset)],
-        dataid=str(dataid),
-        # A job whose definition was lost: the doctor reports it, and lists must not fail.
-        job=jobs.get(int(job), f"lost job {job}"),
-        kind=Kind(kind),
-        status=str(status),
-        former=str(former),
-        attempt=int(attempt),
-        failures=int(failures),
-        crashes=int(crashes),
-        token=int(token),
-        worker=str(worker),
-        lease=to_seconds(lease),
-        expires_in=None if expires is None or expires > ENDLESS else expires,
-        forced=bool(forced),
-        retry_in=to_seconds(retry),
-        since=moment(since),
-        started=None if started is None else moment(started),
-        message=str(message),
-        principal=str(principal),
-        interruptions=int(interruptions),
-    )
-
-
-def job_names(tx: Transaction) -> dict[int, str]:
-    """Every job's name by its number, with that of data made elsewhere."""
-    return {0: EXTERNAL, **{int(number): str(name) for number, name in tx.all(sql.READ_JOB_NAMES)}}
 
 
 def load(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
     """One chunk, held still until the transaction ends."""
     tx.one(sql.LOCK_CANDIDATE, job=shape.id, dataid=dataid)
-    return snapshot_of(tx, shape, dataid, tx.all(sql.LOCK_ROWS, datasets=shape.numbers, dataid=dataid))
+    if shape.job.mapped:
+        rows = mapped_rows(tx, shape, dataid, hold_still=True)
+        chunk = with_sources(tx, shape, snapshot_of(tx, shape, dataid, rows), hold_still=True)
+    else:
+        chunk = snapshot_of(tx, shape, dataid, tx.all(sql.LOCK_ROWS, datasets=shape.numbers, dataid=dataid))
+    return with_readers(tx, shape, chunk) if shape.mapped_readers else chunk
 
 
 def look(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
     """One chunk as it is now."""
-    return snapshot_of(tx, shape, dataid, tx.all(sql.READ_ROWS, datasets=shape.numbers, dataid=dataid))
+    if shape.job.mapped:
+        rows = mapped_rows(tx, shape, dataid, hold_still=False)
+        chunk = with_sources(tx, shape, snapshot_of(tx, shape, dataid, rows), hold_still=False)
+    else:
+        chunk = snapshot_of(tx, shape, dataid, tx.all(sql.READ_ROWS, datasets=shape.numbers, dataid=dataid))
+    return with_readers(tx, shape, chunk) if shape.mapped_readers else chunk
 
 
 def snapshot_of(tx: Transaction, shape: Shape, dataid: str, found: Sequence[SqlRow]) -> ChunkSnapshot:
     """A chunk out of the columns of its rows."""
     datasets = {number: name for name, number in shape.ids.items()}
     jobs = {0: EXTERNAL, shape.id: shape.job.name}
+    if shape.mapped_readers:  # Their INPUT rows have data ids of their own.
+        found = [row for row in found if row[3] == Kind.OUTPUT or int(row[2]) not in shape.mapped_readers]
     if any(int(row[2]) not in jobs for row in found):
         jobs |= job_names(tx)
     rows = tuple(read_row(row, datasets, jobs) for row in found)
@@ -80,7 +57,7 @@ def snapshot_of(tx: Transaction, shape: Shape, dataid: str, found: Sequence[SqlR
 
 def with_locks(tx: Transaction, snapshot: ChunkSnapshot) -> ChunkSnapshot:
     """The same with the explicit locks on the chunk, which a claim must respect."""
-    keys = [resource_digest(resource) for resource in claim_modes(snapshot.job, snapshot.dataid)]
+    keys = [resource_digest(resource) for resource in claim_modes(snapshot)]
     rows = tx.all(lock_statements.READ_LOCKS, keys=keys)
     locks = tuple(read_lock(row) for row in rows if row[BESIDE] is None or int(row[BESIDE]) > 0)
     return replace(snapshot, locks=locks)
@@ -109,6 +86,8 @@ def decide_many(
     delays: bool = False,
 ) -> list[ChunkGroup]:
     """Decide about many chunks of one job, by the rows that `read` finds. `delays`: the delay of a row counts too."""
+    if shape.job.mapped:
+        return [_decide_one(tx, shape, dataid, unit, read) for dataid in sorted(dataids)]
     groups: dict[tuple[object, ...], ChunkGroup] = {}
     for batch in batches(dataids):
         if read is sql.LOCK_MANY_ROWS:
@@ -130,6 +109,14 @@ def decide_many(
             groups[()].dataids.extend(new)
             groups[()].tokens.extend([0] * len(new))
     return list(groups.values())
+
+
+def _decide_one(
+    tx: Transaction, shape: Shape, dataid: str, unit: Callable[[ChunkSnapshot], ChunkOutcome[object]], read: Statement
+) -> ChunkGroup:
+    """Chunks of mapped jobs have each its own inputs."""
+    chunk = (look if read is sql.READ_MANY_ROWS else load)(tx, shape, dataid)
+    return ChunkGroup(unit(chunk), [dataid], [max((row.token for row in chunk.owned()), default=0)])
 
 
 def _says(row: SqlRow, job: int, *, again: bool, delays: bool) -> tuple[object, ...]:

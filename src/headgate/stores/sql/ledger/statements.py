@@ -10,6 +10,9 @@ ROW_COLUMNS = """c.dataset_id, c.dataid, c.job_id, c.kind, c.status, c.former, c
 _JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.max_interruptions, j.retry_delay,
                   j.on_failure, j.stop_exit, j.paused, j.key_check"""
 _DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets, d.secret_jobs"
+#: Whether a job reads by mappings what this one makes.
+_READ_MAPPED = """k.kind = 'OUTPUT' and exists (select 1 from hg_job_dataset m join hg_job n on n.id = m.job_id
+                                          where m.dataset_id = d.id and m.kind = 'INPUT' and n.mapped)"""
 _SHAPE = """from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id
             where k.job_id = :job order by d.id"""
 
@@ -20,7 +23,7 @@ KNOW_JOB = Statement(
     "One job with its datasets, a row each: the stamp of all definitions, and whether another job reads what it makes.",
     f"""select s.value, k.kind = 'OUTPUT' and exists (select 1 from hg_job_dataset i
                                                       where i.dataset_id = d.id and i.kind = 'INPUT'),
-               {_JOB_COLUMNS}, k.kind, k.position, {_DATASET_COLUMNS}
+               j.mapped or {_READ_MAPPED}, {_JOB_COLUMNS}, k.kind, k.position, {_DATASET_COLUMNS}, k.mapping, 0
         from hg_meta s, hg_job j join hg_job_dataset k on k.job_id = j.id join hg_dataset d on d.id = k.dataset_id
         where s.name = 'definitions' and j.name = :name order by d.id""",
 )
@@ -32,15 +35,16 @@ READ_JOBS = Statement("All jobs.", f"select {_JOB_COLUMNS} from hg_job j order b
 READ_JOB_NAMES = Statement("The names of all jobs.", "select id, name from hg_job")
 READ_LINKS = Statement(
     "What every job reads and makes.",
-    "select job_id, dataset_id, kind from hg_job_dataset order by job_id, kind, position",
+    "select job_id, dataset_id, kind, mapping from hg_job_dataset order by job_id, kind, position",
 )
 READ_SHAPE = Statement(
     "What a job reads and makes.",
-    f"select k.kind, k.position, {_DATASET_COLUMNS}, 0 {_SHAPE}",
+    f"select k.kind, k.position, {_DATASET_COLUMNS}, k.mapping, {_READ_MAPPED}, 0 {_SHAPE}",
 )
 SHARE_SHAPE = Statement(
     "The same; its datasets are not locked or defined by others meanwhile.",
-    f"select k.kind, k.position, {_DATASET_COLUMNS}, {{share_dataset}} {_SHAPE} {{share_rows}}",
+    f"""select k.kind, k.position, {_DATASET_COLUMNS}, k.mapping, {_READ_MAPPED}, {{share_dataset}} {_SHAPE}
+        {{share_rows}}""",
 )
 READ_DATASETS = Statement("All datasets.", f"select {_DATASET_COLUMNS} from hg_dataset d order by d.name")
 READ_DATASET = Statement(
@@ -77,27 +81,27 @@ HAS_READY = Statement(
 ADD_JOB = Statement(
     "A new job.",
     """insert into hg_job (name, environment, max_attempts, max_crashes, max_interruptions, retry_delay, on_failure,
-                           stop_exit, paused, key_check)
+                           stop_exit, mapped, paused, key_check)
        values (:name, :environment, :max_attempts, :max_crashes, :max_interruptions, :retry_delay, :on_failure,
-               :stop_exit, '', '')""",
+               :stop_exit, :mapped, '', '')""",
 )
 CHANGE_JOB = Statement(
     "A job gets another definition; whether it is paused, and its key, stay.",
     """update hg_job set environment = :environment, max_attempts = :max_attempts, max_crashes = :max_crashes,
               max_interruptions = :max_interruptions, retry_delay = :retry_delay, on_failure = :on_failure,
-              stop_exit = :stop_exit where id = :id""",
+              stop_exit = :stop_exit, mapped = :mapped where id = :id""",
 )
 PAUSE_JOB = Statement("A job is paused, or goes on.", "update hg_job set paused = :paused where id = :id")
 DROP_LINKS = Statement("What a job read and made is no longer so.", "delete from hg_job_dataset where job_id = :job")
 ADD_LINK = Statement(
     "A job reads or makes a dataset.",
-    """insert into hg_job_dataset (job_id, dataset_id, kind, position)
-       values (:job, :dataset, :kind, :position)""",
+    """insert into hg_job_dataset (job_id, dataset_id, kind, position, mapping)
+       values (:job, :dataset, :kind, :position, :mapping)""",
 )
 READ_CONSUMERS = Statement(
     "The jobs that read any of these datasets, with all of their inputs.",
-    """select k.job_id, k.dataset_id, k.position, d.dataid_order from hg_job_dataset k
-       join hg_dataset d on d.id = k.dataset_id
+    """select k.job_id, k.dataset_id, j.mapped, d.dataid_order from hg_job_dataset k
+       join hg_dataset d on d.id = k.dataset_id join hg_job j on j.id = k.job_id
        where k.kind = 'INPUT' and k.job_id in (
          select job_id from hg_job_dataset where kind = 'INPUT' and dataset_id in (:datasets*))
        order by k.job_id, k.position""",
@@ -199,6 +203,13 @@ READ_RUNNING = Statement(
               c.since, c.attempt, c.principal
        from hg_chunk c left join hg_job j on j.id = c.job_id
        where c.dataset_id = :dataset and c.dataid in (:dataids*) and c.status = {running}
+         and c.lease_until > {now} and (c.kind = 'OUTPUT' or not coalesce(j.mapped, false))
+       union all
+       select r.source, j.name, c.kind, c.token, c.worker, c.lease, c.lease_until - {now}, c.since, c.attempt,
+              c.principal
+       from hg_read r join hg_job j on j.id = r.job_id
+       join hg_chunk c on c.dataset_id = r.dataset_id and c.dataid = r.dataid and c.job_id = r.job_id
+       where r.dataset_id = :dataset and r.source in (:dataids*) and c.kind = 'INPUT' and c.status = {running}
          and c.lease_until > {now}""",
 )
 CLEAR_COUNTS = Statement(

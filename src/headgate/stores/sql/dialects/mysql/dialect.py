@@ -129,6 +129,7 @@ class Mysql(Dialect):
     minute = f"({wall} div 60000000)"
     insert_once = "insert ignore into"
     or_leave = ""
+    for_share = "lock in share mode"
     share_rows = "lock in share mode"
     own_rows = "for update"
     or_change = "on duplicate key update"

@@ -54,7 +54,7 @@ except ImportError as missing:  # pragma: no cover - the extra is installed in t
 
 SCHEMA_LOCK = 0x6865616467617465
 #: The arrays that columns of many rows go in.
-ARRAYS: dict[type[object], str] = {str: "text[]", bytes: "bytea[]", int: "bigint[]"}
+ARRAYS: dict[type[object], str] = {str: "text[]", bytes: "bytea[]", int: "bigint[]", bool: "boolean[]"}
 TAKE_ITEM = {
     prefix: Statement(
         # What a dead owner has is left to the slow path, which looks at the clock first: the row is then all null.

@@ -131,6 +131,7 @@ class Sqlite(Dialect):
     wall = "hg_wall()"
     minute = f"({wall} / 60000000)"
     for_update = ""
+    for_share = ""
     skip_locked = ""
     begin_write = "begin immediate"
     last_token = Statement("The last number that was given.", "select seq from sqlite_sequence where name = 'hg_token'")

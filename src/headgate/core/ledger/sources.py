@@ -1,0 +1,148 @@
+"""What a mapped input has for one data id of its job: its rows upstream, what a claim reads of them, and what changed
+since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from headgate.core.ledger.mappings.model import NEED_ALL, InputMap
+from headgate.core.ledger.mappings.sources import Listed
+from headgate.core.ledger.model import READY, Row
+from headgate.core.values.plurals import plural
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Data ids that a sentence names.
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An upstream data id that a claim reads, or that changed after the claim."""
+
+    dataset: str
+    dataid: str
+    #: Which READY of it: the token of its claim, or of data made elsewhere the microsecond of its publication.
+    version: int
+    #: True: it is newer than what was read, which was noted.
+    late: bool = False
+
+
+def version_of(row: Row) -> int:
+    """Which READY a row is."""
+    if row.token > 0 or row.since is None:
+        return row.token
+    return (row.since - _EPOCH) // timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSet:
+    """What one mapped input has for one data id of its job."""
+
+    #: The input.
+    dataset: str
+    #: Which of its data ids are needed.
+    map: InputMap
+    #: The job's data id.
+    dataid: str
+    #: The data ids that are needed, in order: those of the calendar or the list, or those that are known.
+    needed: tuple[str, ...]
+    #: The OUTPUT rows of these data ids.
+    rows: tuple[Row, ...] = ()
+    #: Why it is incomplete, whatever the rows say; empty: it is not.
+    waits: str = ""
+
+    @property
+    def ready(self) -> tuple[Row, ...]:
+        """The rows of data ids that are READY."""
+        others = {row.dataid for row in self.rows if row.status != READY}
+        return tuple(row for row in self.rows if row.dataid not in others)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The data ids that are needed and not READY."""
+        there = {row.dataid for row in self.ready}
+        return tuple(dataid for dataid in self.needed if dataid not in there)
+
+    @property
+    def complete(self) -> bool:
+        """Whether a claim may read what is there."""
+        ready = {row.dataid for row in self.ready}
+        return not self.waits and is_enough(self.map, self.dataid, len(self.needed), ready)
+
+    @property
+    def creates(self) -> bool:
+        """Whether the job's data id exists because of what is READY here."""
+        return does_create(self.map, self.dataid, (row.dataid for row in self.ready))
+
+    def readings(self) -> tuple[Reading, ...]:
+        """What a claim reads now."""
+        return tuple(Reading(self.dataset, row.dataid, version_of(row)) for row in self.ready)
+
+    def sentence(self) -> str:
+        """Return what is there and what is missing, in one line."""
+        missing, count = self.missing, len(self.needed)
+        text = f"input {self.dataset}: {count - len(missing)} of {plural(count, 'data id')} READY"
+        if missing and not self.complete:
+            more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+            text += f"; missing {', '.join(missing[:MOST_NAMED])}{more}"
+        return f"{text}; {self.waits}" if self.waits else text
+
+
+def is_enough(input_map: InputMap, dataid: str, needed: int, ready: Collection[str]) -> bool:
+    """Whether these upstream ids are enough for a data id that needs so many."""
+    least = max(input_map.least(needed), 1)
+    return len(ready) >= least and all(each in ready for each in input_map.required(dataid))
+
+
+def does_create(input_map: InputMap, dataid: str, ready: Iterable[str]) -> bool:
+    """Whether a data id of the job exists because of these upstream ids."""
+    return input_map.creates and any(dataid in input_map.created(each) for each in ready)
+
+
+def source_set(  # noqa: PLR0913 - what decides, each by its name
+    dataset: str, input_map: InputMap, job: str, dataid: str, rows: Sequence[Row], *, closed: bool, most: int
+) -> SourceSet:
+    """What an input has: `rows` are all that its mapping names, `most` is how many data ids a claim may read."""
+    wanted = input_map.sources(dataid)
+    known = dict.fromkeys((*(row.dataid for row in rows), *input_map.required(dataid)))
+    needed = wanted.ids if isinstance(wanted, Listed) else tuple(known)
+    waits = input_map.fault(dataid)
+    if len(needed) > most:
+        waits = f"more than {most} data ids are needed, the limit of one claim (max_input_ids)"
+    elif not wanted.complete and input_map.need == NEED_ALL and not closed and not waits:
+        waits = f"more may arrive until it is closed with: headgate job close {job} {dataid}"
+    return SourceSet(dataset, input_map, dataid, needed, tuple(rows), waits)
+
+
+def changed(sources: Iterable[SourceSet], reads: Sequence[Reading]) -> Iterator[tuple[SourceSet, Reading]]:
+    """What is not as it was read, by input: newer, new, or (version 0) no longer READY."""
+    read = {(each.dataset, each.dataid): each.version for each in reads}
+    for source in sources:
+        now = {each.dataid: each for each in source.readings()}
+        for each in now.values():
+            if read.get((source.dataset, each.dataid)) != each.version:
+                yield source, each
+        for dataset, dataid in read:
+            if dataset == source.dataset and dataid not in now:
+                yield source, Reading(dataset, dataid, 0)
+
+
+def readings(sources: Iterable[SourceSet]) -> tuple[Reading, ...]:
+    """What a claim reads now of all mapped inputs."""
+    return tuple(each for source in sources for each in source.readings())
+
+
+def with_late(reads: Sequence[Reading], late: Iterable[Reading]) -> tuple[Reading, ...]:
+    """What was read, and what is noted as newer."""
+    found = {(each.dataset, each.dataid): each for each in reads}
+    return tuple((found | {(each.dataset, each.dataid): replace(each, late=True) for each in late}).values())
+
+
+def late_sentence(late: Sequence[tuple[SourceSet, Reading]]) -> str:
+    """Name what arrived late, for people."""
+    names = [f"{each.dataset}/{each.dataid}" for _, each in late]
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"late: {', '.join(names[:MOST_NAMED])}{more} arrived or changed after it was read"

@@ -1,0 +1,126 @@
+"""Every statement about jobs with mapped inputs, each with its sentence."""
+
+from __future__ import annotations
+
+from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.ledger.statements import ROW_COLUMNS
+
+# ---------------------------------------------------------------- what a claim reads
+
+#: A row upstream, and which place it has.
+_SOURCE = f"select {ROW_COLUMNS} from hg_chunk c where c.dataset_id = :dataset and c.kind = 'OUTPUT'"
+_IN_ORDER = "order by c.order_key, c.dataid"
+LOCK_OWN_INPUTS = Statement(
+    "The job's own INPUT rows of a data id, held still.",
+    f"""select {ROW_COLUMNS} from hg_chunk c
+        where c.dataset_id in (:datasets*) and c.dataid = :dataid and c.job_id = :job and c.kind = 'INPUT'
+        {{for_update}}""",
+)
+READ_OWN_INPUTS = Statement(
+    "The job's own INPUT rows of a data id.",
+    f"""select {ROW_COLUMNS} from hg_chunk c
+        where c.dataset_id in (:datasets*) and c.dataid = :dataid and c.job_id = :job and c.kind = 'INPUT'""",
+)
+# No ORDER BY where the key leads to the rows: it has an order of its own.
+LISTED = Statement("The OUTPUT rows of these data ids.", f"{_SOURCE} and c.dataid in (:dataids*)")
+LOCK_LISTED = Statement(
+    "The OUTPUT rows of these data ids, which nobody changes meanwhile.",
+    f"{_SOURCE} and c.dataid in (:dataids*) {{for_share}}",
+)
+PREFIXED = Statement(
+    "The data ids of a dataset that begin so.",
+    """select distinct dataid from hg_chunk
+       where dataset_id = :dataset and dataid >= :prefix and dataid < :beyond and kind = 'OUTPUT'""",
+)
+FIRST = Statement("The first OUTPUT rows of a dataset.", f"{_SOURCE} {_IN_ORDER} limit :limit")
+LOCK_FIRST = Statement(
+    "The same, which nobody changes meanwhile.", f"{_SOURCE} {_IN_ORDER} limit :limit {{for_share}}"
+)
+PRECEDING = Statement(
+    "The data ids before a place, nearest first.",
+    """select dataid from hg_chunk where dataset_id = :dataset and kind = 'OUTPUT' and order_key < :order_key
+       order by order_key desc limit :limit""",
+)
+FOLLOWING = Statement(
+    "The data ids after a place, nearest first.",
+    """select dataid from hg_chunk where dataset_id = :dataset and kind = 'OUTPUT' and order_key > :order_key
+       order by order_key limit :limit""",
+)
+IS_CLOSED = Statement("Whether a data id is closed.", "select 1 from hg_closed where job_id = :job and dataid = :dataid")
+READ_READS = Statement(
+    "What the newest claim on a data id reads, or read.",
+    """select dataset_id, source, version, late from hg_read where job_id = :job and dataid = :dataid
+       order by dataset_id, source""",
+)
+READ_READERS = Statement(
+    "INPUT rows of jobs that read a data id of these datasets by a mapping, while they run.",
+    f"""select distinct {ROW_COLUMNS} from hg_read r
+        join hg_chunk c on c.dataset_id = r.dataset_id and c.dataid = r.dataid and c.job_id = r.job_id
+        where r.dataset_id in (:datasets*) and r.source = :dataid and c.kind = 'INPUT' and c.status = {{running}}""",
+)
+READ_RUNNING_READS = Statement(
+    "What running claims of mapped jobs read.",
+    """select d.name, r.source, j.name, c.kind, c.token, c.worker, c.lease, c.lease_until - {now}, c.since, c.attempt,
+              c.principal
+       from hg_job j join hg_chunk c on c.job_id = j.id and c.lease_until > 0
+       join hg_read r on r.job_id = c.job_id and r.dataid = c.dataid and r.dataset_id = c.dataset_id
+       join hg_dataset d on d.id = r.dataset_id
+       where j.mapped and c.kind = 'INPUT' and c.lease_until > {now}""",
+)
+READ_MAPPED_READERS = Statement(
+    "Jobs that read these datasets by mappings.",
+    """select distinct k.job_id from hg_job_dataset k join hg_job j on j.id = k.job_id
+       where k.kind = 'INPUT' and k.dataset_id in (:datasets*) and j.mapped""",
+)
+READ_MADE_OF = Statement(
+    "Data ids of a job that were made of these.",
+    """select distinct dataid from hg_read
+       where job_id = :job and dataset_id = :dataset and source in (:dataids*)""",
+)
+DROP_READS = Statement("What was read is forgotten.", "delete from hg_read where job_id = :job and dataid = :dataid")
+DROP_ALL_READS = Statement("The same for a whole job.", "delete from hg_read where job_id = :job")
+ADD_READ = Statement(
+    "A claim reads this.",
+    """insert into hg_read (job_id, dataid, dataset_id, source, version, late)
+       values (:job, :dataid, :dataset, :source, :version, :late)""",
+)
+
+# ---------------------------------------------------------------- arrivals
+
+ADD_ARRIVAL = Statement(
+    "A chunk is READY, or no longer.",
+    """insert into hg_arrival (job_id, dataset_id, dataid, ready)
+       values (:job, :dataset, :dataid, :ready)""",
+)
+HAS_ARRIVALS = Statement("Whether anything arrived for a job.", "select 1 from hg_arrival where job_id = :job limit 1")
+READ_ARRIVALS = Statement(
+    "What arrived for a job, oldest first.",
+    "select number, dataset_id, dataid, ready from hg_arrival where job_id = :job order by number limit :limit",
+)
+DROP_ARRIVALS = Statement("These are folded.", "delete from hg_arrival where number in (:numbers*)")
+DROP_ALL_ARRIVALS = Statement("Nothing is to be folded.", "delete from hg_arrival where job_id = :job")
+HOLD_JOB = Statement("Nobody else folds what arrived.", "select id from hg_job where id = :job {for_update}")
+FOLD = Statement(
+    "A data id of a job may be claimable once nothing is missing.",
+    """insert into hg_candidate (job_id, dataid, order_key, place, missing, not_before)
+       values (:job, :dataid, :order_key, 1, :missing, 0)
+       {or_change} missing = {new_missing}, not_before = 0""",
+)
+CLEAR_COUNTS = Statement(
+    "New data for a job: what failed before counts no longer. A redo still waits for what else arrives.",
+    """update hg_chunk set failures = 0, crashes = 0, interruptions = 0,
+              retry_after = case when status = {resubmit} then retry_after end
+       where dataset_id in (:datasets*) and dataid in (:dataids*) and job_id = :job
+         and (failures > 0 or crashes > 0 or interruptions > 0
+              or (retry_after is not null and status <> {resubmit}))""",
+)
+READ_STATUSES = Statement(
+    "The statuses of a job on these data ids.",
+    """select dataid, status from hg_chunk
+       where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind""",
+)
+ADD_CLOSED = Statement(
+    "Nothing else arrives for a data id.",
+    "{insert_once} hg_closed (job_id, dataid, since) values (:job, :dataid, {wall}) {or_leave}",
+)
+DROP_CLOSED = Statement("More may arrive again.", "delete from hg_closed where job_id = :job and dataid = :dataid")
