@@ -8,6 +8,7 @@ from typing import Annotated
 
 from headgate.core.errors import BadValue, ClaimRefused, HoldersUnconfirmed, Refused, UnknownName
 from headgate.core.ledger.census import Span, Tally
+from headgate.core.ledger.mappings.model import LATE_DELAY, NEED_ALL
 from headgate.core.ledger.model import ERROR, READY, Change, Claim, Dataset, Defined, Job, Port, Row, failure_cursor
 from headgate.core.ledger.progress import LOOKED_AT, JobProgress
 from headgate.core.ledger.selection import BulkResult
@@ -55,6 +56,22 @@ StopExitWord = Annotated[
     str,
     About("interrupt: a worker that was asked to stop reports an interruption; trust: the exit code counts."),
 ]
+MapKindWord = Annotated[
+    str, About("Which data ids one data id of the job reads: same, period, window, all, list or split.", example="period")
+]
+PeriodWord = Annotated[
+    str | None, About("period: what one data id of the job stands for: day, week, month, quarter, year.")
+]
+UnitWord = Annotated[str | None, About("period, window: what one data id of the input stands for; null: no calendar.")]
+InputFormat = Annotated[str | None, About("period, window, split: format of the input's data ids.")]
+JobFormat = Annotated[str | None, About("period, split: format of the job's data ids.")]
+ZoneName = Annotated[str | None, About("period of hours: the time zone in which a day begins (default: UTC).")]
+CountBefore = Annotated[int | None, About("window: how many data ids before its own one reads.")]
+CountAfter = Annotated[int | None, About("window: how many data ids after its own one reads.")]
+ListedIds = Annotated[list[str] | None, About("list: the data ids that every data id of the job reads.")]
+NeedWord = Annotated[str | int, About("How many of them must be READY: all, any, or a number.")]
+OnLateWord = Annotated[str, About("note: what arrives later is noted; redo: the chunk is made again.")]
+LateDelay = Annotated[float, About("Seconds that a redo waits for more late inputs.")]
 Dataids = Annotated[list[str], About("Data ids.", min_length=1, max_length=5000)]
 Downstream = Annotated[bool, About("Also everything produced from them.")]
 
@@ -70,6 +87,30 @@ class DatasetDefinition:
 
 
 @dataclass(frozen=True)
+class MapDefinition:
+    """Which data ids of an input one data id of the job reads. Null: it does not belong to the kind, or its default."""
+
+    kind: MapKindWord
+    period: PeriodWord = None
+    unit: UnitWord = None
+    format: InputFormat = None
+    job_format: JobFormat = None
+    zone: ZoneName = None
+    before: CountBefore = None
+    after: CountAfter = None
+    ids: ListedIds = None
+    need: NeedWord = NEED_ALL
+    on_late: OnLateWord = "note"
+    late_delay: LateDelay = LATE_DELAY
+
+
+Maps = Annotated[
+    dict[str, MapDefinition] | None,
+    About("By input: its mapping; an input without one is read by the same data id."),
+]
+
+
+@dataclass(frozen=True)
 class JobDefinition:
     """Definition of a job."""
 
@@ -82,6 +123,7 @@ class JobDefinition:
     retry_delay: RetryDelay = 0
     on_failure: OnFailureWord = "rerun"
     stop_exit: StopExitWord = "interrupt"
+    maps: Maps = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +191,7 @@ def job(job: str) -> JobFound:
 def define_job(
     job: str, inputs: Inputs = (), outputs: Outputs = (), environment: dict[str, str] | None = None,
     max_attempts: MaxAttempts = 3, max_crashes: MaxCrashes = 3, max_interruptions: MaxInterruptions = 10,
-    retry_delay: RetryDelay = 0, on_failure: OnFailureWord = "rerun", stop_exit: StopExitWord = "interrupt",
+    retry_delay: RetryDelay = 0, on_failure: OnFailureWord = "rerun", stop_exit: StopExitWord = "interrupt", maps: Maps = None,
 ) -> Defined:  # fmt: skip
     """Define a job. Repeating the same definition changes nothing. Keys and secrets are not part of it."""
 

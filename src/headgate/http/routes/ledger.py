@@ -47,8 +47,18 @@ def define(
     jobs: dict[str, ledger.JobDefinition] | None,
 ) -> Defined:
     """Secrets are not shared: the definer's keys are not here."""
-    bodies = [{name: vars(each) for name, each in (found or {}).items()} for found in (datasets, jobs)]
-    return call.gate.ledger.define(*bodies, share=False)
+    asked = {name: vars(each) | {"maps": _maps(each.maps)} for name, each in (jobs or {}).items()}
+    return call.gate.ledger.define({name: vars(each) for name, each in (datasets or {}).items()}, asked, share=False)
+
+
+@handlers.of(ledger.define_job)
+def define_job(call: ApiCall, *, job: str, maps: dict[str, ledger.MapDefinition] | None, **body: Any) -> Defined:
+    """Likewise."""
+    return call.gate.ledger.define_job(job, **body, maps=_maps(maps), share=False)
+
+
+def _maps(found: dict[str, ledger.MapDefinition] | None) -> dict[str, dict[str, Any]]:
+    return {name: vars(each) for name, each in (found or {}).items()}
 
 
 @handlers.of(ledger.job)

@@ -100,7 +100,7 @@ def _job(  # noqa: PLR0913 - each is a property by its name
     retry_delay: float = 0,
     on_failure: str = "rerun",
     stop_exit: str = "interrupt",
-    maps: Any = None,
+    maps: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Job:
     job = Job(
         check_name("job", name),

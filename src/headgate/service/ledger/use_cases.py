@@ -101,7 +101,7 @@ class Ledger(LedgerReader, SelectedChunks):
         self, name: str, *, inputs: Sequence[str] = (), outputs: Sequence[str] = (),
         environment: Mapping[str, str] | None = None, max_attempts: int = 3, max_crashes: int = 3,
         max_interruptions: int = 10, retry_delay: float = 0, on_failure: str = "rerun", stop_exit: str = "interrupt",
-        maps: Any = None, share: bool = True, holders: Iterable[str] = (),
+        maps: Mapping[str, Mapping[str, Any]] | None = None, share: bool = True, holders: Iterable[str] = (),
     ) -> Defined:  # fmt: skip
         """Define a job, and return what changed and what looks like a mistake. Repeating a definition changes nothing.
 
@@ -118,6 +118,8 @@ class Ledger(LedgerReader, SelectedChunks):
         :param on_failure: `rerun`: retry a failed chunk; `hold`: hold it.
         :param stop_exit: `interrupt`: a worker that was asked to stop reports an interruption; `trust`: its exit code
             counts.
+        :param maps: By input: which of its data ids one data id of the job reads, with the keys of a pipeline file, for
+            example `{"days": {"kind": "period", "period": "month", "unit": "day"}}`. The same one where none is given.
         """
         job = {
             "inputs": inputs, "outputs": outputs, "environment": environment, "max_attempts": max_attempts,
