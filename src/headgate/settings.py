@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from headgate.core.errors import BadValue
+from headgate.core.ledger.model import DEFAULT_MAX_INPUT_IDS
 from headgate.core.queue.model import DEFAULT_MAX_CRASHES
 from headgate.core.values.names import RESOURCE_LIMIT
 from headgate.core.values.redaction import mask
@@ -202,6 +203,12 @@ KNOWN = (
             "100GB."
         ),
         kind="bytes",
+    ),
+    Known(
+        "max_input_ids",
+        str(DEFAULT_MAX_INPUT_IDS),
+        "Data ids that one claim of a job with mapped inputs may read.",
+        kind="count",
     ),
     Known("upload_quota_per_token", "20000000000", "Share of `upload_quota` that one API token may use.", kind="bytes"),
     Known("uploads_per_token", "4", "Uploads that one API token may send at the same time.", kind="count"),

@@ -146,6 +146,7 @@ def store_options(settings: Settings, name: str = "url", *, create: bool = False
         create=create or _is_explicit(settings, name),
         store_group=private.find_group(settings["store_group"]),
         max_crashes=settings.limit("max_crashes"),
+        max_input_ids=settings.count("max_input_ids"),
     )
 
 

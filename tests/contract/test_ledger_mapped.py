@@ -15,8 +15,7 @@ from tests.contract.steps import Gates
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 DAYS = [f"2026-02-{day:02}" for day in range(1, 29)]
 BY_MONTH = {"kind": "period", "period": "month", "unit": "day"}
-#: No calendar says which lanes a sample has.
-BY_SAMPLE = {"kind": "split", "format": "{sample}.{lane}", "job_format": "{sample}"}
+BY_YEAR = {"kind": "period", "period": "year", "unit": "month", "need": "any"}
 
 
 def monthly(gate: Gate, **mapping: Any) -> Ledger:
@@ -28,9 +27,6 @@ def monthly(gate: Gate, **mapping: Any) -> Ledger:
     ledger.define_job("monthly", inputs=["days"], outputs=["months"], maps={"days": BY_MONTH | mapping})
     ledger.define_job("yearly", inputs=["months"], outputs=["years"], maps={"months": BY_YEAR})
     return ledger
-
-
-BY_YEAR = {"kind": "period", "period": "year", "unit": "month", "need": "any"}
 
 
 def clean(ledger: Ledger, *dataids: str) -> None:
@@ -183,7 +179,7 @@ def test_reference_data_is_waited_for_and_read_by_every_chunk(gate: Gate) -> Non
     ledger = gate.ledger
     for name in ("raw", "lists", "codes", "tidy"):
         ledger.define_dataset(name)
-    maps = {"lists": {"kind": "all"}, "codes": {"kind": "list", "ids": ["iso", "un"]}}
+    maps: dict[str, dict[str, Any]] = {"lists": {"kind": "all"}, "codes": {"kind": "list", "ids": ["iso", "un"]}}
     ledger.define_job("join", inputs=["raw", "lists", "codes"], outputs=["tidy"], maps=maps)
     ledger.publish("raw", ["1", "2"])
     ledger.publish("codes", ["iso", "other"])

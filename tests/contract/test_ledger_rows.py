@@ -25,6 +25,8 @@ BEFORE = {
     "it had an unknown status before the claim": "other",
 }
 DOWNSTREAM = "it was made from a chunk that was named"
+#: What a `when` of the table asks of the mapping of an input.
+LATE = {"on_late is note": "note", "on_late is redo": "redo"}
 #: What a `when` of the table asks of the job.
 POLICIES: Mapping[str, dict[str, Any]] = {
     "on_failure is hold": {"on_failure": "hold"},
@@ -150,6 +152,8 @@ def take(gate: Gate, row: Transition) -> tuple[Picture, Picture]:
     ledger = one_job(gate, **POLICIES.get(row.when, {}))
     if row.when == DOWNSTREAM:
         return take_downstream(gate, ledger)
+    if row.when in LATE:
+        return take_late(gate, LATE[row.when])
     job, dataset = (EXTERNAL, "raw") if row.event == "publish" else ("clean", "tidy")
     if job != EXTERNAL:
         ledger.publish("raw", "1")
@@ -159,6 +163,19 @@ def take(gate: Gate, row: Transition) -> tuple[Picture, Picture]:
     before = picture(gate, job, dataset)
     fire(gate, row)
     return before, picture(gate, job, dataset)
+
+
+def take_late(gate: Gate, on_late: str) -> tuple[Picture, Picture]:
+    """A chunk that reads the one before it, which arrives when it is made."""
+    ledger = gate.ledger
+    window = {"kind": "window", "before": 1, "after": 0, "on_late": on_late}
+    ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], maps={"raw": window})
+    ledger.publish("raw", "1")
+    ledger.success(claimed(ledger, "clean"))
+    before = picture(gate, "clean", "tidy")
+    ledger.publish("raw", "0")
+    assert claimed(ledger, "clean").dataid == "0"
+    return before, picture(gate, "clean", "tidy")
 
 
 def take_downstream(gate: Gate, ledger: Ledger) -> tuple[Picture, Picture]:

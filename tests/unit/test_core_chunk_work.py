@@ -9,15 +9,17 @@ import pytest
 from headgate import ClaimLost, ClaimRefused, NotOwner, TransitionRefused, UnknownName
 from headgate.core.access.owners import Actor
 from headgate.core.ledger import work as chunk_work
+from headgate.core.ledger.mappings.model import InputMap, MapKind, OnLate
 from headgate.core.ledger.model import EXTERNAL, Job, Kind, OnFailure, Row
 from headgate.core.ledger.rules import CHUNK_RULES, CLAIM_TABLE, ChunkRules
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
+from headgate.core.ledger.sources import source_set
 from headgate.core.ledger.verdicts import Answer
 from headgate.core.tables.machine import Also, By, Transition
 from headgate.core.tables.states import CHUNK
 
 JOB = Job("clean", ("raw",), ("tidy",), max_attempts=9, max_crashes=9)
-READY_INPUT = Row("raw", "1", EXTERNAL, Kind.OUTPUT, "READY")
+READY_INPUT = Row("raw", "1", EXTERNAL, Kind.OUTPUT, "READY", token=5)
 TOKEN = 7
 WORDS = {"other": "lunch", "absent": ""}
 #: What a `when` of the table asks of the job, and of the row before.
@@ -44,6 +46,7 @@ UNITS: dict[str, Unit] = {
     "hold": lambda seen: chunk_work.hold(seen, "why", "ann"),
     "unhold": lambda seen: chunk_work.unhold(seen, "why", "ann"),
     "forget": lambda seen: chunk_work.forget(seen, "why", "ann", steal=True),
+    "late": lambda seen: chunk_work.arrive(seen, {("raw", "1")}, "ann"),
 }
 ROWS = pytest.mark.parametrize("row", CHUNK.rows, ids=lambda row: row.name)
 
@@ -62,6 +65,10 @@ def chunk(
         "tidy", "1", job.name, Kind.OUTPUT, WORDS.get(state, state), former or BEFORE.get(when, ""), attempt=2,
         failures=1, crashes=1, interruptions=1, token=TOKEN, worker="ann", expires_in=left,
     )  # fmt: skip
+    if event == "late":
+        late = InputMap(MapKind.ALL, on_late=OnLate.REDO if "redo" in when else OnLate.NOTE)
+        job = replace(job, maps={"raw": late})
+        more["sources"] = {"raw": source_set("raw", late, job.name, "1", [READY_INPUT], closed=False, most=9)}
     given = replace(output, dataset="raw", kind=Kind.INPUT, status="RUNNING" if state == "RUNNING" else "ERROR")
     return ChunkSnapshot(job, "1", (READY_INPUT, output, given), **more)
 

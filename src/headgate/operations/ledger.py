@@ -57,7 +57,8 @@ StopExitWord = Annotated[
     About("interrupt: a worker that was asked to stop reports an interruption; trust: the exit code counts."),
 ]
 MapKindWord = Annotated[
-    str, About("Which data ids one data id of the job reads: same, period, window, all, list or split.", example="period")
+    str,
+    About("Which data ids one data id of the job reads: same, period, window, all, list or split.", example="period"),
 ]
 PeriodWord = Annotated[
     str | None, About("period: what one data id of the job stands for: day, week, month, quarter, year.")
@@ -191,7 +192,8 @@ def job(job: str) -> JobFound:
 def define_job(
     job: str, inputs: Inputs = (), outputs: Outputs = (), environment: dict[str, str] | None = None,
     max_attempts: MaxAttempts = 3, max_crashes: MaxCrashes = 3, max_interruptions: MaxInterruptions = 10,
-    retry_delay: RetryDelay = 0, on_failure: OnFailureWord = "rerun", stop_exit: StopExitWord = "interrupt", maps: Maps = None,
+    retry_delay: RetryDelay = 0, on_failure: OnFailureWord = "rerun", stop_exit: StopExitWord = "interrupt",
+    maps: Maps = None,
 ) -> Defined:  # fmt: skip
     """Define a job. Repeating the same definition changes nothing. Keys and secrets are not part of it."""
 

@@ -24,7 +24,7 @@ from headgate.core.ledger.model import (
 )
 from headgate.core.ledger.rules import ABSENT, ChunkFacts, state_of, word_of
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkRecord, ChunkSnapshot, RowChange, worst_row
-from headgate.core.ledger.sources import Reading, SourceSet, late_sentence, readings, with_late
+from headgate.core.ledger.sources import Reading, SourceSet, late_sentence, readings, with_newer
 from headgate.core.tables.machine import Also, By, Transition
 
 T = TypeVar("T")
@@ -184,13 +184,9 @@ class ChunkDraft:
         before, why = speaker.status, late_sentence(late)
         for own in self.chunk.counted():
             if own is not None and own.status == before:
-                if redo:
-                    self.redo(own, row, why, delay=max(redo))
-                else:
-                    self.put(own.kind, own.dataset, replace(own, message=why))
+                self.redo(own, row, why, delay=max(redo, default=0.0))
         self.leave_inputs(row)
-        if not redo:
-            self.chunk = replace(self.chunk, reads=with_late(self.chunk.reads, [each for _, each in late]))
+        self.chunk = replace(self.chunk, reads=with_newer(self.chunk.reads, [each for _, each in late]))
         self.record(row, who, speaker.token, before, self.chunk.status, why)
 
     def leave_inputs(self, row: Transition) -> None:

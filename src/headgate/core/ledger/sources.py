@@ -27,7 +27,7 @@ class Reading:
     #: Which READY of it: the token of its claim, or of data made elsewhere the microsecond of its publication.
     version: int
     #: True: it is newer than what was read, which was noted.
-    late: bool = False
+    newer: bool = False
 
 
 def version_of(row: Row) -> int:
@@ -102,7 +102,7 @@ def does_create(input_map: InputMap, dataid: str, ready: Iterable[str]) -> bool:
     return input_map.creates and any(dataid in input_map.created(each) for each in ready)
 
 
-def source_set(  # noqa: PLR0913 - what decides, each by its name
+def source_set(
     dataset: str, input_map: InputMap, job: str, dataid: str, rows: Sequence[Row], *, closed: bool, most: int
 ) -> SourceSet:
     """What an input has: `rows` are all that its mapping names, `most` is how many data ids a claim may read."""
@@ -135,10 +135,10 @@ def readings(sources: Iterable[SourceSet]) -> tuple[Reading, ...]:
     return tuple(each for source in sources for each in source.readings())
 
 
-def with_late(reads: Sequence[Reading], late: Iterable[Reading]) -> tuple[Reading, ...]:
+def with_newer(reads: Sequence[Reading], newer: Iterable[Reading]) -> tuple[Reading, ...]:
     """What was read, and what is noted as newer."""
     found = {(each.dataset, each.dataid): each for each in reads}
-    return tuple((found | {(each.dataset, each.dataid): replace(each, late=True) for each in late}).values())
+    return tuple((found | {(each.dataset, each.dataid): replace(each, newer=True) for each in newer}).values())
 
 
 def late_sentence(late: Sequence[tuple[SourceSet, Reading]]) -> str:

@@ -112,7 +112,8 @@ def arrive(snapshot: ChunkSnapshot, arrived: Collection[tuple[str, str]], who: s
     """Upstream data ids, each with its dataset, are READY: what was made without them is late."""
     draft = ChunkDraft(snapshot)
     late = changed(snapshot.sources.values(), snapshot.reads)
-    draft.miss([(source, each) for source, each in late if each.version and (each.dataset, each.dataid) in arrived], who)
+    new = [(source, each) for source, each in late if each.version and (each.dataset, each.dataid) in arrived]
+    draft.miss(new, who)
     return draft.outcome(None)
 
 

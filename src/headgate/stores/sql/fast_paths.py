@@ -66,7 +66,7 @@ def chunk_words(rules: ChunkRules) -> Mapping[str, str]:
         "running": quoted(RUNNING),
         "ready": quoted(READY),
         "done": quoted(word_of(READY, Kind.INPUT)),
-        "resubmit": quoted(RESUBMIT),
+        "redone": quoted(RESUBMIT),
         "settled": f"({quoted(*SETTLED)})",
         "settled_or_held": f"({quoted(*SETTLED, HOLD)})",
         "claim_event": quoted(claim.event if claim else ""),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, Table, Text
-from sqlalchemy import false
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, Table, Text, false
 from sqlalchemy import text as condition
 
 from headgate.core.ledger.model import RUNNING, SETTLED, Kind, OnFailure
@@ -173,7 +172,10 @@ job = Table(
     Column("on_failure", text(10), nullable=False),
     Column("paused", text(1000), nullable=False, comment="why; empty: it is not"),
     Column(
-        "mapped", Boolean(create_constraint=False), nullable=False, server_default=false(),
+        "mapped",
+        Boolean(create_constraint=False),
+        nullable=False,
+        server_default=false(),
         comment="whether its claims have a read set",
     ),
     Column("key_check", text(255), nullable=False, comment="proves a key without telling it; empty: it has none"),
@@ -278,7 +280,7 @@ read = Table(
     Column("dataset_id", Integer, primary_key=True, autoincrement=False),
     Column("source", text(255), primary_key=True, comment="the data id that is read"),
     Column("version", BigInteger, nullable=False, comment="which READY: its token, or when it was published"),
-    Column("late", Boolean(create_constraint=False), nullable=False, comment="it is newer than what was read"),
+    Column("newer", Boolean(create_constraint=False), nullable=False, comment="it is newer than what was read"),
     Index("hg_read_source", "dataset_id", "source"),
     sqlite_with_rowid=False,
     **MYSQL,

@@ -144,9 +144,9 @@ def _write_reads(tx: Transaction, shape: Shape, dataid: str, outcome: ChunkOutco
     if reads is None:
         return
     tx.run(DROP_READS, job=shape.id, dataid=dataid)
-    columns = {
+    columns: Columns = {
         "dataset": [shape.ids[each.dataset] for each in reads], "source": [each.dataid for each in reads],
-        "version": [each.version for each in reads], "late": [each.late for each in reads],
+        "version": [each.version for each in reads], "newer": [each.newer for each in reads],
     }  # fmt: skip
     tx.many(ADD_READ, columns, job=shape.id, dataid=dataid)
 

@@ -45,25 +45,29 @@ def find_next(tx: Transaction, job: str, asker: Asker, after: SearchPosition | N
         return repeated
     if shape.job.paused:
         return None
-    folded = after.folded if after else 0
-    more = shape.job.mapped and fold(tx, shape)
-    if more and folded < MOST_FOLDS:
-        return SearchPosition(*BEGINNING, folded + 1)
+    if shape.job.mapped and fold(tx, shape):
+        # More has arrived than one step folds. What is known by then is claimed: the rest may take long.
+        again = SearchPosition(*BEGINNING, 1 + (after.folded if after else 0))
+        return again if again.folded <= MOST_FOLDS else _first(tx, shape, asker, None) or again
+    return _first(tx, shape, asker, after)
+
+
+def _first(tx: Transaction, shape: Shape, asker: Asker, after: SearchPosition | None) -> Claim | SearchPosition | None:
     if after is None:
         for row in tx.all(sql.READ_EXPIRED, job=shape.id, limit=MOST_EXPIRED):
             carry_out(tx, shape, str(row[0]), lambda chunk: chunk_work.reap(chunk, asker.worker))
     for _ in range(MOST_LOOKS):
         head = _head(tx, shape, after)
         if head is None:
-            return SearchPosition(*BEGINNING, folded + 1) if more else None
+            return None
         dataid, place, key = head
         outcome = chunk_work.claim_next(with_locks(tx, load(tx, shape, str(dataid))), asker.worker, asker.lease)
         tokens = apply(tx, shape, outcome, asker.request_id)
         if outcome.result:
             return as_claim(shape, outcome.snapshot, tokens)
         if missing_references(outcome.snapshot):
-            return None  # All of its data ids wait for them.
-        after = SearchPosition(int(place), bytes(key), folded)
+            return None  # All data ids of the job wait for them.
+        after = SearchPosition(int(place), bytes(key))
     return after
 
 

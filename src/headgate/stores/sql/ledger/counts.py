@@ -17,8 +17,8 @@ from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.questions import TROUBLE, number_of
-from headgate.stores.sql.ledger.shapes import all_datasets, all_jobs
 from headgate.stores.sql.ledger.rows import job_names
+from headgate.stores.sql.ledger.shapes import all_datasets, all_jobs
 
 #: The columns that say whose rows they are: dataset, job, kind.
 Place = tuple[int, int, str]

@@ -115,22 +115,26 @@ def rebuild(tx: Transaction, shape: Shape) -> None:
     """Compute from the chunks what one job may claim. The job's datasets are locked meanwhile."""
     tx.run(sql.DROP_ALL_CANDIDATES, job=shape.id)
     tx.run(DROP_ALL_ARRIVALS, job=shape.id)
-    if not shape.job.mapped:
-        tx.run(DROP_ALL_READS, job=shape.id)
-    inputs = tuple(shape.ids[name] for name in shape.job.inputs)
     if shape.job.mapped:
         for name in shape.job.creators:
             for batch in _pages(tx, sql.READ_CHUNKS_OF, {"dataset": shape.ids[name]}):
                 fold_all(tx, shape, [Arrival(name, dataid, ready=False) for dataid in batch])
-    elif inputs:
-        consumer = ConsumingJob(shape.id, inputs, shape.datasets[shape.job.inputs[0]].order)
-        for dataset in inputs:
-            for batch in _pages(tx, sql.READ_CHUNKS_OF, {"dataset": dataset}):
-                clear_missing(tx, consumer, [dataset], batch)
+    else:
+        tx.run(DROP_ALL_READS, job=shape.id)
+        _list_ready(tx, shape)
     for dataset in shape.ids.values():
         for batch in _pages(tx, sql.READ_STARTED, {"dataset": dataset, "job": shape.id}):
             for dataid in batch:
                 refresh_candidate(tx, shape, dataid)
+
+
+def _list_ready(tx: Transaction, shape: Shape) -> None:
+    """What is READY may be claimable, where the job has the same data ids."""
+    inputs = tuple(shape.ids[name] for name in shape.job.inputs)
+    for dataset in inputs:
+        consumer = ConsumingJob(shape.id, inputs, shape.datasets[shape.job.inputs[0]].order)
+        for batch in _pages(tx, sql.READ_CHUNKS_OF, {"dataset": dataset}):
+            clear_missing(tx, consumer, [dataset], batch)
 
 
 def _pages(tx: Transaction, statement: Statement, params: dict[str, object]) -> Iterator[list[str]]:

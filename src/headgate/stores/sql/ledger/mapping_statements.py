@@ -33,9 +33,7 @@ PREFIXED = Statement(
        where dataset_id = :dataset and dataid >= :prefix and dataid < :beyond and kind = 'OUTPUT'""",
 )
 FIRST = Statement("The first OUTPUT rows of a dataset.", f"{_SOURCE} {_IN_ORDER} limit :limit")
-LOCK_FIRST = Statement(
-    "The same, which nobody changes meanwhile.", f"{_SOURCE} {_IN_ORDER} limit :limit {{for_share}}"
-)
+LOCK_FIRST = Statement("The same, which nobody changes meanwhile.", f"{_SOURCE} {_IN_ORDER} limit :limit {{for_share}}")
 PRECEDING = Statement(
     "The data ids before a place, nearest first.",
     """select dataid from hg_chunk where dataset_id = :dataset and kind = 'OUTPUT' and order_key < :order_key
@@ -46,10 +44,12 @@ FOLLOWING = Statement(
     """select dataid from hg_chunk where dataset_id = :dataset and kind = 'OUTPUT' and order_key > :order_key
        order by order_key limit :limit""",
 )
-IS_CLOSED = Statement("Whether a data id is closed.", "select 1 from hg_closed where job_id = :job and dataid = :dataid")
+IS_CLOSED = Statement(
+    "Whether a data id is closed.", "select 1 from hg_closed where job_id = :job and dataid = :dataid"
+)
 READ_READS = Statement(
     "What the newest claim on a data id reads, or read.",
-    """select dataset_id, source, version, late from hg_read where job_id = :job and dataid = :dataid
+    """select dataset_id, source, version, newer from hg_read where job_id = :job and dataid = :dataid
        order by dataset_id, source""",
 )
 READ_READERS = Statement(
@@ -81,8 +81,8 @@ DROP_READS = Statement("What was read is forgotten.", "delete from hg_read where
 DROP_ALL_READS = Statement("The same for a whole job.", "delete from hg_read where job_id = :job")
 ADD_READ = Statement(
     "A claim reads this.",
-    """insert into hg_read (job_id, dataid, dataset_id, source, version, late)
-       values (:job, :dataid, :dataset, :source, :version, :late)""",
+    """insert into hg_read (job_id, dataid, dataset_id, source, version, newer)
+       values (:job, :dataid, :dataset, :source, :version, :newer)""",
 )
 
 # ---------------------------------------------------------------- arrivals
@@ -109,10 +109,10 @@ FOLD = Statement(
 CLEAR_COUNTS = Statement(
     "New data for a job: what failed before counts no longer. A redo still waits for what else arrives.",
     """update hg_chunk set failures = 0, crashes = 0, interruptions = 0,
-              retry_after = case when status = {resubmit} then retry_after end
+              retry_after = case when status = {redone} then retry_after end
        where dataset_id in (:datasets*) and dataid in (:dataids*) and job_id = :job
          and (failures > 0 or crashes > 0 or interruptions > 0
-              or (retry_after is not null and status <> {resubmit}))""",
+              or (retry_after is not null and status <> {redone}))""",
 )
 READ_STATUSES = Statement(
     "The statuses of a job on these data ids.",

@@ -14,9 +14,9 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.candidates import batches, consumers_of
 from headgate.stores.sql.ledger.changes import ClaimTokens, announce, apply_many, carry_out
-from headgate.stores.sql.ledger.shapes import Shape, external_shape, shape_of
 from headgate.stores.sql.ledger.mapping_statements import READ_MADE_OF
 from headgate.stores.sql.ledger.rows import job_names
+from headgate.stores.sql.ledger.shapes import Shape, external_shape, shape_of
 from headgate.stores.sql.ledger.snapshots import ChunkGroup, decide_many
 from headgate.stores.sql.ledger.sources import targets_of
 
@@ -73,10 +73,10 @@ def resubmit(tx: Transaction, job: str, dataids: Sequence[str], wish: Resubmissi
     changes: dict[str, list[Change]] = {dataid: [] for dataid in dataids}
     for _, group in found:
         for dataid in group.dataids:
-            changes[dataid] += group.outcome.changes(dataid)
+            changes.setdefault(dataid, []).extend(group.outcome.changes(dataid))
     if not wish.dry_run:
         apply_all(tx, found)
-    return [change for dataid in dataids for change in changes[dataid]]
+    return [change for each in changes.values() for change in each]
 
 
 def find_resubmitted(

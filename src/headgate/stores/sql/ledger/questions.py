@@ -18,10 +18,10 @@ from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.database.moments import micro
 from headgate.stores.sql.database.sql_text import Row as SqlRow
 from headgate.stores.sql.database.transaction import Transaction
-from headgate.stores.sql.ledger.running import as_lock
-from headgate.stores.sql.ledger.shapes import all_datasets, unknown
 from headgate.stores.sql.ledger.mapping_statements import READ_RUNNING_READS
 from headgate.stores.sql.ledger.rows import job_names, read_row
+from headgate.stores.sql.ledger.running import as_lock
+from headgate.stores.sql.ledger.shapes import all_datasets, unknown
 
 #: The index's own condition, word for word: by it what failed or is held is found without reading what is done.
 TROUBLE: ColumnElement[bool] = literal_column(schema.UNSETTLED)

@@ -83,7 +83,7 @@ class Shape:
         def listed(name: str) -> tuple[str, ...] | None:
             if name not in self.job.maps:
                 return None
-            dataids = (each.dataid for each in reads if each.dataset == name and not each.late)
+            dataids = (each.dataid for each in reads if each.dataset == name and not each.newer)
             return tuple(sorted(dataids, key=lambda each: order_key(each, self.datasets[name].order)))
 
         return Claim(

@@ -88,6 +88,18 @@ def decide_many(
     """Decide about many chunks of one job, by the rows that `read` finds. `delays`: the delay of a row counts too."""
     if shape.job.mapped:
         return [_decide_one(tx, shape, dataid, unit, read) for dataid in sorted(dataids)]
+    return _decide_groups(tx, shape, dataids, unit, read, delays=delays)
+
+
+def _decide_groups(
+    tx: Transaction,
+    shape: Shape,
+    dataids: Sequence[str],
+    unit: Callable[[ChunkSnapshot], ChunkOutcome[object]],
+    read: Statement,
+    *,
+    delays: bool,
+) -> list[ChunkGroup]:
     groups: dict[tuple[object, ...], ChunkGroup] = {}
     for batch in batches(dataids):
         if read is sql.LOCK_MANY_ROWS:

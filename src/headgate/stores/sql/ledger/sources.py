@@ -42,8 +42,8 @@ def with_sources(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, *, hold_st
     }
     names = {number: name for name, number in shape.ids.items()}
     reads = tuple(
-        Reading(names[int(dataset)], str(source), int(version), bool(late))
-        for dataset, source, version, late in tx.all(mapping_sql.READ_READS, job=shape.id, dataid=chunk.dataid)
+        Reading(names[int(dataset)], str(source), int(version), bool(newer))
+        for dataset, source, version, newer in tx.all(mapping_sql.READ_READS, job=shape.id, dataid=chunk.dataid)
         if int(dataset) in names  # The job was defined otherwise when it was made.
     )
     return replace(chunk, sources={name: found[name] for name in shape.job.inputs}, reads=reads)
@@ -59,9 +59,7 @@ def with_readers(tx: Transaction, shape: Shape, chunk: ChunkSnapshot) -> ChunkSn
     return replace(chunk, readers=tuple(read_row(row, names, jobs) for row in rows))
 
 
-def source_of(
-    tx: Transaction, shape: Shape, name: str, dataid: str, *, hold_still: bool = False
-) -> SourceSet:
+def source_of(tx: Transaction, shape: Shape, name: str, dataid: str, *, hold_still: bool = False) -> SourceSet:
     """What one mapped input has for a data id. `hold_still`: nobody changes it until the transaction ends."""
     mapping, most = shape.job.map_of(name), tx.options.max_input_ids
     rows = [] if mapping.fault(dataid) else _rows(tx, shape, name, dataid, hold_still=hold_still)
@@ -84,7 +82,7 @@ def _rows(tx: Transaction, shape: Shape, name: str, dataid: str, *, hold_still: 
     else:
         dataids = window(tx, shape, name, dataid, wanted)
     statement = mapping_sql.LOCK_LISTED if hold_still else mapping_sql.LISTED
-    rows = tx.all(statement, dataset=number, dataids=dataids[:most]) if dataids else []
+    rows = tx.all(statement, dataset=number, dataids=list(dataids[:most])) if dataids else []
     return _read(tx, shape, name, rows)
 
 
