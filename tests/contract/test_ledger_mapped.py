@@ -75,7 +75,7 @@ def test_the_same_request_gets_the_same_claim_with_the_same_read_set(gate: Gate)
     assert (again.token, again.inputs["days"].dataids) == (first.token, first.inputs["days"].dataids)
 
 
-def test_what_a_claim_reads_is_locked_shared_by_its_own_data_ids(gate: Gate) -> None:
+def test_upstream_data_ids_of_a_claim_are_locked_shared(gate: Gate) -> None:
     ledger = monthly(gate)
     clean(ledger, *DAYS)
     claim = claimed(ledger, "monthly")

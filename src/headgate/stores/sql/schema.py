@@ -257,7 +257,7 @@ candidate = Table(
     **MYSQL,
 )
 
-# Changes of chunks that mapped jobs read: appended by whoever makes them, and folded into hg_candidate by find_next.
+# Changes of chunks that mapped jobs read: appended with the change, and folded into hg_candidate by find_next.
 arrival = Table(
     "hg_arrival",
     metadata,

@@ -34,7 +34,7 @@ class SearchPosition(Unfinished):
 
     place: int
     order_key: bytes
-    #: How often it was put off since more had arrived than one step folds.
+    #: Steps that folded arrivals before this position.
     folded: int = 0
 
 
