@@ -29,6 +29,7 @@ from headgate.stores.sql import schema
 from headgate.stores.sql.history_schema import KNOWN_FUNCTION, history
 from headgate.stores.zookeeper import tree
 from headgate.stores.zookeeper.queue import tree as queue_tree
+from headgate.stores.zookeeper.queue.spellings import SPELLINGS
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tools import api_pages
@@ -178,7 +179,7 @@ def zookeeper_page() -> str:
     parts = ["# The ZooKeeper tree\n", NOTICE, lead]
     parts += ["## Locks\n", "```text", _nodes_in(tree), "```\n"]
     parts += ["## The queue\n", "```text", _nodes_in(queue_tree), "```\n"]
-    queues = {name: kind("") for name, kind in queue_tree.SPELLINGS.items()}
+    queues = {name: kind("") for name, kind in SPELLINGS.items()}
     for name, queue in queues.items():
         parts += [f"## The nodes of a new queue, in the spelling `{name}`\n"]
         parts += ["```text", *(f"<chroot>{node}" for node in sorted(queue.made_at_once)), "```\n"]

@@ -147,6 +147,7 @@ def store_options(settings: Settings, name: str = "url", *, create: bool = False
         store_group=private.find_group(settings["store_group"]),
         max_crashes=settings.limit("max_crashes"),
         max_input_ids=settings.count("max_input_ids"),
+        work_folder=str(Path(settings["work_folder"]).absolute()),
     )
 
 

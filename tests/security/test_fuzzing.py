@@ -49,7 +49,8 @@ from headgate.stores.ports.moving import Contents
 from headgate.stores.zookeeper import address, opening
 from headgate.stores.zookeeper.locks import records
 from headgate.stores.zookeeper.queue import records as queue_records
-from headgate.stores.zookeeper.queue.tree import SPELLINGS, Unreadable
+from headgate.stores.zookeeper.queue.spellings import SPELLINGS
+from headgate.stores.zookeeper.queue.tree import Unreadable
 from tests.ingest.test_container import FILES, PACK, zip_of
 
 FULL = os.environ.get("HEADGATE_TORTURE") == "full"
@@ -140,7 +141,10 @@ def read_node(spelling: str) -> Callable[[bytes, Path], object]:
         taking, *nodes = [*data.split(b"\n", 5), *[b""] * 5][:6]
         stat = SimpleNamespace(version=1)
         tree = SPELLINGS[spelling]("/x")
-        answers = [None, NoNodeError(), *((node, stat) for node in (taking, *nodes, b"bid0000000001"))]
+        status, configuration, identifiers, priority, space = nodes
+        more = [b'{"max_crashes":1}', status, identifiers, priority, space, configuration]
+        others = [configuration] * (len(tree.documents) - 1)
+        answers = [None, NoNodeError(), *((node, stat) for node in (taking, *more, *others, b"bid0000000001"))]
         asked = queue_records.ask_job(tree, "jid0000000001")
         return queue_records.read_job(tree, "jid0000000001", answers[: len(asked)])
 

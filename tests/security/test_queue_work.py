@@ -27,7 +27,7 @@ from headgate.ingest.formats.ark import dataid, parse_object
 from headgate.ingest.notices.messages import send_due
 from headgate.ingest.profiles.profile import Profile, ProfileStorage, Sources
 from headgate.ingest.steps.handlers import STEPS
-from headgate.stores.zookeeper.queue.tree import SPELLINGS
+from headgate.stores.zookeeper.queue.spellings import SPELLINGS
 from tests.ingest.site import Site, ended, only_job, running, site
 from tests.shared_servers import Servers
 from tests.waiting import until
@@ -291,6 +291,6 @@ def test_in_merritts_spelling_an_owners_words_replace_none_of_ours() -> None:
     fixed = {"profile_name": "demo", "payload_url": "https://example.org/x", "payload_type": "file", "batch_id": "bid1"}
     added = {"profile": "evil", "filename": "a.txt", "type": "container", "batchID": "bid2", "mine": 1}
     for given in ({**fixed, **added}, {**added, **fixed}):
-        found = tree.read_configuration(tree.configuration(given), "bid1")
+        found = tree.gathered(tree.spread(given, {"configuration": {}}), "bid1", "jid1")
         assert {name: found[name] for name in fixed} == fixed
         assert (found["mine"], found["submission_mode"]) == (1, "add")

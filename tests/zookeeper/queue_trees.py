@@ -99,6 +99,8 @@ MERRITT_EMPTY: Tree = {
     **{f"/jobs/states/{state}": None for state in MERRITT_STATES},
 }  # fmt: skip
 UUID = "bid-11111111-2222-3333-4444-555555555555"
+#: Stands for a new one.
+JOB_UUID = "<jid-uuid>"
 
 
 def merritt_batch(status: str, message: str | None = None) -> Tree:
@@ -132,8 +134,9 @@ def merritt_job(
         f"/jobs/{job}": None,
         f"/jobs/{job}/bid": B,
         f"/jobs/{job}/configuration": {
-            "profile": "demo", "submitter": "ann", "filename": f"https://example.org/file{number}.checkm",
-            "type": "manifest", "responseForm": None, "update": False, "working_dir": f"/zfs/queue/{B}/{job}",
+            "batchID": UUID, "jobID": JOB_UUID, "profile": "demo", "submitter": "ann",
+            "filename": f"https://example.org/file{number}.checkm", "type": "manifest", "update": False,
+            "localID": f"loc{number}",
         },
         f"/jobs/{job}/identifiers": {"primary_id": primary, "local_id": [f"loc{number}"]},
         f"/jobs/{job}/status": {

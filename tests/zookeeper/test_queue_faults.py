@@ -152,7 +152,10 @@ def test_a_batch_that_lost_its_folder_can_finish_again(gate: Gate, raw: Any, roo
 def test_a_job_whose_batch_is_gone_is_removed(gate: Gate, raw: Any, root: str) -> None:
     job = job_in(gate.queue, "pending")
     raw.delete(f"{root}/batches/{job.batch}", recursive=True)
-    repaired(gate.queue, "no-batch", job.id)
+    faults = gate.queue.faults()
+    assert {(fault.kind, fault.item) for fault in faults if job.id in fault.item} == {("no-batch", job.id)}
+    assert all(gate.queue.repair(fault) for fault in faults)
+    assert gate.queue.faults() == []
     assert raw.get_children(f"{root}/jobs") == ["states"]
     assert raw.get_children(f"{root}/jobs/states/pending") == []
 

@@ -13,12 +13,13 @@ from headgate.core.queue.model import ALL, Identifiers, Report, Submission
 from headgate.service.queue.checks import METADATA
 from headgate.service.queue.use_cases import Queue
 from headgate.stores.zookeeper.address import parse
-from headgate.stores.zookeeper.queue.tree import SPELLINGS
+from headgate.stores.zookeeper.queue.spellings import SPELLINGS
 from tests.contract.steps import LONG
 from tests.zookeeper.queue_trees import (
     DESIGN_EMPTY,
     J1,
     J2,
+    JOB_UUID,
     LOCK,
     MERRITT_EMPTY,
     NOW,
@@ -91,6 +92,9 @@ class Looker:
             if key in content:
                 assert self._time.fullmatch(content[key]), content
                 content[key] = NOW
+        if "jobID" in content:
+            assert re.fullmatch("jid-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", content["jobID"]), content
+            content["jobID"] = JOB_UUID
         return content
 
 
@@ -378,9 +382,11 @@ def test_every_word_of_a_submission_comes_back(spelling: str) -> None:
     tree = SPELLINGS[spelling]("/x")
     said = {name: f"the {name}" for name in METADATA if name != "batch_id"}
     given = Submission("demo", "ann", "https://example.org/a", "file", "update", said, "r")
-    found = tree.read_submission(tree.submission(given, "bid-1"), "r")
+    kept = tree.submission(given, "bid-1")
+    found = tree.read_submission(kept.nodes["submission"], {"said": dict(kept.beside), "request_id": "r"})
     assert (found.payload_url, found.type, found.mode) == (given.payload_url, given.type, given.mode)
     assert {name: found.metadata.get(name) for name in said} == said
     configuration = {**said, "payload_url": given.payload_url, "payload_type": "file", "submission_mode": "add"}
-    kept = tree.read_configuration(tree.configuration(configuration), "bid0000000001")
-    assert {name: kept.get(name) for name in configuration} == configuration
+    spread = tree.spread(configuration, {"configuration": {}, "metadata": {}})
+    again = tree.gathered(spread, "bid0000000001", "jid0000000001")
+    assert {name: again.get(name) for name in configuration} == configuration

@@ -20,7 +20,7 @@ from headgate.core.queue.model import DOWNLOADING, Batch, IngestJob
 from headgate.core.values.redaction import remember
 from headgate.ingest.mail_server import MailServer, mail_server
 from headgate.ingest.profiles.profile import Profile, from_snapshot, read_secret
-from headgate.ingest.profiles.snapshots import read_profile, start_batch
+from headgate.ingest.profiles.snapshots import adopt_batch, read_profile, start_batch
 from headgate.ingest.profiles.values import mail_address
 from headgate.ingest.reservations import Reservations
 from headgate.ingest.sources.fetch import Fetcher
@@ -149,13 +149,19 @@ class Context:
         # A job that was resumed may have been given the current one.
         found = self.profile_of(job.batch, anew=job.retry_count > 0)
         if found is None:
-            raise BadValue("batch", job.batch, "was started without a profile; submit it again")
+            found = self.adopted(job.batch, job.profile)
         # Once a batch has jobs, its profile seldom changes, and is remembered. Until then each start replaces it.
         with self._reading:
             self._profiles[job.batch] = (found, steady() + REMEMBERED_SECONDS)
             while len(self._profiles) > _KEPT:
                 self._profiles.popitem(last=False)
         return found
+
+    def adopted(self, batch: str, name: str) -> Profile:
+        """The profile of a batch that another program has started, kept from now on. BadProfiles when it cannot be."""
+        if self.elsewhere is not None:
+            raise BadValue("batch", batch, "was started without a profile; submit it again")
+        return from_snapshot(adopt_batch(self.inventory, self.options.profiles_folder, batch, name).profile)
 
     def hold_of(self, name: str) -> str:
         """Why a collection is held by its profile, as it is now; empty: it is not."""

@@ -141,8 +141,11 @@ def messages(
 def announce(
     item: Annotated[str, About("A batch or ingest job.", example="bid0000000001")],
     notice: Annotated[
-        Literal["queued", "report", "failed"],
-        About("`queued`: a batch was accepted. `report`: the report of a batch. `failed`: a failed job."),
+        Literal["queued", "report", "failed", "recorded"],
+        About(
+            "`queued`: a batch was accepted. `report`: the report of a batch. `failed`: a failed job. `recorded`: a "
+            "job in `notify` whose object another service has recorded."
+        ),
     ],
 ) -> IsNew:
     """Create a message about a batch or ingest job and put it into the outbox. The profile alone determines its

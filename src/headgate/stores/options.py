@@ -36,6 +36,8 @@ class StoreOptions:
     max_crashes: int = DEFAULT_MAX_CRASHES
     #: Data ids that one claim may read by mappings.
     max_input_ids: int = DEFAULT_MAX_INPUT_IDS
+    #: Where ingest jobs are worked on that another program made, whose record does not say it; empty: nowhere.
+    work_folder: str = ""
     #: The tables that decide about locks.
     lock_rules: LockRules = LOCK_RULES
     #: The tables that decide about chunks.

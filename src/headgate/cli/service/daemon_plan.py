@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,8 +17,10 @@ from headgate.cli.ingest.item_command import ItemCommand
 from headgate.cli.processes.guardian import Guardian
 from headgate.cli.processes.pair import CannotRun, check_command
 from headgate.cli.processes.run_folder import run_folder
+from headgate.core.daemons import step_of
 from headgate.core.errors import BadValue
 from headgate.core.queue.model import work_states
+from headgate.core.tables.states import INGEST_JOB
 from headgate.daemons.consumers import Post
 from headgate.daemons.names import CONSUMERS, ROUNDS, check_daemons
 from headgate.service.queue.outcomes import Handler
@@ -71,16 +74,33 @@ class DaemonPlan:
         return [post for post in posts if (post.noun, post.state) in known or post.handler not in steps.values()]
 
 
-def plan(
-    names: Sequence[str], handlers: Sequence[str], commands: Sequence[str], *, once: bool, ingest: bool
-) -> DaemonPlan:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the command line says about daemons."""
+
+    names: Sequence[str]
+    handlers: Sequence[str]
+    commands: Sequence[str]
+    #: Those that are left to another service.
+    without: Sequence[str]
+
+    @classmethod
+    def of(cls, options: dict[str, Any], names: Sequence[str] = ()) -> Given:
+        """What is said in options, which are taken out of them."""
+        return cls(names, *(options.pop(name) for name in ("handlers", "commands", "without")))
+
+
+def plan(said: Given, *, once: bool, ingest: bool) -> DaemonPlan:
     """Build the plan from the command line; refuse what cannot run. `ingest`: there are profiles to ingest by."""
-    given = _by_name("--handler", handlers)
-    given_commands = _by_name("--exec", commands)
+    given, names = _by_name("--handler", said.handlers), said.names
+    given_commands = _by_name("--exec", said.commands)
     workers = [*given, *given_commands]
-    check_daemons([*names, *workers])
+    without = [_full_name(name) for name in said.without]
+    check_daemons([*names, *workers, *without])
+    if both := [name for name in without if name in (*names, *workers)]:
+        raise click.UsageError(f"{both[0]} is named, and left out by --without")
     every = workers or (CONSUMERS if ingest and not once else ())
-    wanted = list(dict.fromkeys(names or [*ROUNDS, *every]))
+    wanted = [name for name in dict.fromkeys(names or [*ROUNDS, *every]) if name not in without]
     if once and any(name in CONSUMERS for name in wanted):
         raise click.UsageError("--once is for daemons that need no handler: " + ", ".join(ROUNDS))
     own = [name for name in wanted if name in CONSUMERS and name not in workers]
@@ -96,6 +116,12 @@ def plan(
         {name: _words(name, text) for name, text in given_commands.items()},
         own,
     )
+
+
+def _full_name(name: str) -> str:
+    """A consumer of ingest jobs, which may be named by its state alone."""
+    full = step_of(INGEST_JOB.name, name)
+    return full if full in CONSUMERS else name
 
 
 def load_handler(name: str, text: str) -> Handler:

@@ -44,6 +44,9 @@ daemon_options = together(
         "--handler", "handlers", multiple=True, metavar="NAME=MODULE:FUNCTION", help="Python function for a consumer."
     ),
     click.option("--exec", "commands", multiple=True, metavar="NAME='CMD …'", help="Command for a consumer."),
+    click.option(
+        "--without", multiple=True, metavar="NAME", help="Daemon that does not run here: another service does its work."
+    ),
     number_option("--workers", 1000, 1, "Workers of each consumer."),
     click.option(
         "--lease", type=DURATION, default=60, help="Time until an item is free after this process died (default: 60s)."
@@ -94,20 +97,20 @@ def daemon(console: Console, /, names: Sequence[str], interval: float, *, once: 
       headgate daemon reaper --once
       headgate daemon job-downloading --exec job-downloading=./fetch.sh
       headgate daemon batch-pending --handler batch-pending=mypackage.ingest:split
+      headgate daemon --without job-recording
 
     \b
     A quick look, after headgate init:
       headgate daemon reaper --once
       headgate daemon cleaner batch-watcher --once
     """
-    from headgate.cli.service.daemon_plan import plan
+    from headgate.cli.service.daemon_plan import Given, plan
 
-    wanted = plan(names, how.pop("handlers"), how.pop("commands"), once=once, ingest=has_profiles(console))
-    console.verbose = console.verbose if once or console.quiet else max(console.verbose, 1)
+    wanted = plan(Given.of(how, names), once=once, ingest=has_profiles(console))
     if once:
-        with console.gate() as gate:
-            _run_once(console, gate, wanted.rounds, interval)
+        _run_once(console, wanted.rounds, interval)
         return
+    console.verbose = console.verbose if console.quiet else max(console.verbose, 1)
     orders = Orders()
     with heard_by(orders), wanted.guarded(), console.gate_when_there(orders.stop, _pauses) as found:
         if found is not None:
@@ -150,12 +153,13 @@ def run_daemons(
             consumer.stop(orders.hurry)
 
 
-def _run_once(console: Console, gate: Gate, names: Sequence[str], interval: float) -> None:
+def _run_once(console: Console, names: Sequence[str], interval: float) -> None:
     from headgate.daemon_wiring import daemon_rounds
     from headgate.daemons.presence import ran_once
 
-    done = [(rounds, rounds.act()) for rounds in daemon_rounds(gate, names, interval)]
-    ran_once(gate.queue.presence, names)
+    with console.gate() as gate:
+        done = [(rounds, rounds.act()) for rounds in daemon_rounds(gate, names, interval)]
+        ran_once(gate.queue.presence, names)
     lines = [f"{rounds.name}: {rounds.idle or f'{count} {rounds.done_word}'}" for rounds, count in done]
     console.answer({rounds.name: count for rounds, count in done}, lambda: "\n".join(lines))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headgate.cli.service.daemon_plan import DaemonPlan, plan
+from headgate.cli.service.daemon_plan import DaemonPlan, Given, plan
 from headgate.cli.service.daemons import Orders, daemon_options, has_profiles, heard_by, run_daemons
 from headgate.cli.service.found import (
     FIRST_TOKEN,
@@ -82,7 +82,7 @@ def up(console: Console, /, *, listen: str, example: bool, once: bool, interval:
 def _run(
     console: Console, listen: str, interval: float, how: dict[str, Any], *, once: bool, shown: Shown | None = None
 ) -> int:
-    wanted = plan((), how.pop("handlers"), how.pop("commands"), once=False, ingest=has_profiles(console))
+    wanted = plan(Given.of(how), once=False, ingest=has_profiles(console))
     tls = _tls(how.pop("tls_cert"), how.pop("tls_key"))
     insecure = how.pop("insecure_bind")
     orders = Orders()

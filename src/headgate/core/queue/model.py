@@ -34,7 +34,8 @@ JOB_EVENTS = (PRIORITY_EVENT,)
 #: States that the program names: because it counts or lists them, or because a step does something of its own there.
 #: What may happen in them is said by the tables alone.
 PENDING, HELD, FAILED, COMPLETED, CLEANED = "pending", "held", "failed", "completed", "cleaned"
-ESTIMATING, PROVISIONING, DOWNLOADING, RECORDING = "estimating", "provisioning", "downloading", "recording"
+ESTIMATING, PROVISIONING, DOWNLOADING = "estimating", "provisioning", "downloading"
+PROCESSING, STORING, RECORDING, NOTIFY = "processing", "storing", "recording", "notify"
 REPORTING, UPDATE_REPORTING = "reporting", "update-reporting"
 #: States in which nothing happens to an item by itself, or only its removal.
 OUTCOMES = (COMPLETED, CLEANED, FAILED, HELD, "deleted")
@@ -177,6 +178,8 @@ class Batch:
     crashes: int = 0
     #: The state in which its workers died until it was held; empty: it was not held for that.
     former: str = ""
+    #: Of one that was just taken: why its collection is on hold, which its owner reports by `hold`; otherwise empty.
+    hold: str = ""
 
     @property
     def profile(self) -> str:
@@ -218,6 +221,8 @@ class IngestJob:
     crashes: int = 0
     #: The state in which its workers died until it was held; empty: it was not held for that.
     former: str = ""
+    #: Of one that was just taken: why its collection is on hold, which its owner reports by `hold`; otherwise empty.
+    hold: str = ""
 
     @property
     def profile(self) -> str:
@@ -292,6 +297,12 @@ def forward_event(machine: Machine, state: str) -> str:
     """The event by which the owner of an item says that its step went well."""
     own = (row.event for row in machine.rows if row.source == state and row.by is By.OWNER)
     return next(event for event in own if event not in (FAIL_EVENT, HOLD_EVENT))
+
+
+def forward_states(machine: Machine, state: str) -> tuple[str, ...]:
+    """The states that follow when the step of a state went well."""
+    event = forward_event(machine, state)
+    return tuple(row.target for row in machine.rows if row.source == state and row.event == event)
 
 
 def has_row(machine: Machine, state: str, event: str) -> bool:

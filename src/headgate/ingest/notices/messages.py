@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import SMTP
 from typing import Any
 
-from headgate.core.errors import BadValue, Invalid, QueueRefused, ServiceRefused, ServiceUnavailable
+from headgate.core.errors import BadValue, Invalid, QueueRefused, Refused, ServiceRefused, ServiceUnavailable
 from headgate.core.inventory import Delivery, Message, MessageKind, Recipient, Recording, Sender
 from headgate.core.queue.model import (
     COMPLETED,
+    NOTIFY,
     REPORTING,
     UPDATE_REPORTING,
     Batch,
@@ -34,8 +36,8 @@ from headgate.ingest.notices import callback, mail
 from headgate.ingest.profiles.profile import Profile
 from headgate.ingest.retries import Retries
 
-#: Notices: a batch was taken in, a batch is being reported, a job failed.
-QUEUED, REPORT, FAILED = "queued", "report", "failed"
+#: Notices: a batch was taken in, a batch is being reported, a job failed, an object was recorded by another service.
+QUEUED, REPORT, FAILED, RECORDED = "queued", "report", "failed", "recorded"
 #: Where mails go, beside the addresses of callbacks.
 MAIL_SERVER = "mail server"
 #: One try each time: the outbox itself tries again.
@@ -52,10 +54,29 @@ def callback_id(context: Context, job: IngestJob, what: str = COMPLETED) -> str:
 
 def callback_message(context: Context, job: IngestJob, profile: Profile, recording: Recording) -> Message:
     """What the callback hears of a recorded object."""
-    data = _job_data(job) | {
-        "state": COMPLETED, "version": recording.version, "title": recording.what, "creator": recording.who,
+    return _completed(context, job, profile, {
+        "version": recording.version, "title": recording.what, "creator": recording.who,
         "date": recording.when, "files": len(recording.files), "size": sum(each.size for each in recording.files),
+    })  # fmt: skip
+
+
+def outside_message(context: Context, job: IngestJob, profile: Profile) -> Message:
+    """The same of an object that another service has recorded: what the job says, and our storage, if it has it."""
+    said = job.configuration
+    found = {
+        "version": said.get("stored_version"), "title": said.get("erc_what", ""), "creator": said.get("erc_who", ""),
+        "date": said.get("erc_when", ""), "files": None, "size": job.space_needed or None,
     }  # fmt: skip
+    with suppress(Invalid, Refused, ServiceUnavailable):
+        versions = context.storage(profile).list_versions(job.identifiers.primary)
+        stored = next(each for each in (*versions, None) if each is None or each.number == found["version"])
+        if stored is not None:
+            found |= {"files": len(stored.files), "size": sum(each.size for each in stored.files)}
+    return _completed(context, job, profile, found)
+
+
+def _completed(context: Context, job: IngestJob, profile: Profile, found: Mapping[str, Any]) -> Message:
+    data = _job_data(job) | {"state": COMPLETED, **found}
     made = _callback(callback_id(context, job), MessageKind.CALLBACK, "ingest.completed", job, profile, data)
     return replace(made, sender=Sender.JOB)
 
@@ -143,11 +164,23 @@ def _announce_failed(context: Context, item: str) -> bool:
     return context.inventory.post(failure_message(context, job, profile))
 
 
+def _announce_recorded(context: Context, item: str) -> bool:
+    """Of a job whose object another service has recorded; it is about to notify."""
+    if is_batch(item):
+        raise BadValue("item", item, "is not an ingest job")
+    job = context.queue.job(item)
+    if job.state != NOTIFY:
+        raise QueueRefused(item, "announce", f"it is {job.state}, not {NOTIFY}")
+    profile = context.profile(job)
+    return bool(profile.callback_url) and context.inventory.post(outside_message(context, job, profile))
+
+
 #: Who writes each notice.
 NOTICES: Mapping[str, Callable[[Context, str], bool]] = {
     QUEUED: _announce_queued,
     REPORT: _announce_report,
     FAILED: _announce_failed,
+    RECORDED: _announce_recorded,
 }
 
 

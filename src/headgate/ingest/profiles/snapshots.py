@@ -31,3 +31,15 @@ def start_batch(inventory: Inventory, folder: Path, batch: Batch) -> Intake:
         return found
     profile = read_profile(folder, batch.profile)
     return inventory.keep_intake(Intake(batch.id, profile.snapshot()), anew=True)
+
+
+def adopt_batch(inventory: Inventory, folder: Path, batch: str, name: str) -> Intake:
+    """Keep the profile of a batch that another program has started; what is kept already stays. BadProfiles as above.
+
+    `name`: of the profile, as the batch or its job says.
+    """
+    found = inventory.intake(batch)
+    if found is not None and found.profile:
+        return found
+    profile = read_profile(folder, name)
+    return inventory.keep_intake(Intake(batch, profile.snapshot()), anew=found is not None)

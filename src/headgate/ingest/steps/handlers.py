@@ -11,19 +11,14 @@ from headgate.core.queue.model import Folder, IngestJob, Item, folder_of
 from headgate.ingest.context import Context
 from headgate.ingest.steps.intake import batch_pending, job_pending
 from headgate.ingest.steps.payload_files import job_downloading, job_estimating, job_provisioning
-from headgate.ingest.steps.processing import job_processing
+from headgate.ingest.steps.processing import job_processing, job_storing
 from headgate.ingest.steps.recording import job_notify, job_recording
 from headgate.ingest.steps.reporting import batch_reporting
 from headgate.service.leases.renewal import ItemHold
-from headgate.service.queue.outcomes import Done, Failed, Handler, NotNow, Outcome
+from headgate.service.queue.outcomes import Failed, Handler, NotNow, Outcome
 from headgate.service.queue.work_folder import remove_working_folder
 
 Step = Callable[[Context, Any, ItemHold], Outcome]
-
-
-def job_storing(_context: Context, job: IngestJob, _hold: ItemHold) -> Outcome:
-    """In the spelling mrt-zk there is a state for it; processing has stored the object already."""
-    return Done(job.message)
 
 
 STEPS: Mapping[str, Step] = {

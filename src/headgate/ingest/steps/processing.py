@@ -1,15 +1,14 @@
-"""Processing: the object gets its name and its system files, and is stored as a version, under a lock of its own."""
+"""Processing and storing: the object gets its name and its system files, and is stored as a version."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from headgate.core.errors import BadPayload, BadValue, Invalid
-from headgate.core.locks.model import Mode
 from headgate.core.queue.model import Identifiers, IngestJob
-from headgate.ingest.context import Context, now, stop_of
+from headgate.ingest.context import Context, stop_of
 from headgate.ingest.formats import descriptions as describe
 from headgate.ingest.formats.descriptions import Description
 from headgate.ingest.formats.digests import DEFAULT
@@ -19,7 +18,8 @@ from headgate.ingest.profiles.profile import Profile
 from headgate.ingest.steps.object_name import name_object
 from headgate.ingest.steps.payload import JobFolder, folder_of, gather, payload_name, save, write_anew
 from headgate.ingest.steps.payload_files import job_downloading
-from headgate.ingest.steps.storing import locked_object, operation_of, store, stored_description
+from headgate.ingest.steps.prepared import notes_for_services, prepared_elsewhere, stores_later
+from headgate.ingest.steps.storing import store_version, stored_description, write_storage_manifest
 from headgate.ingest.steps.system_files import (
     DUBLIN_CORE,
     ERC,
@@ -32,7 +32,7 @@ from headgate.ingest.steps.system_files import (
     read_embargo,
     system_files,
 )
-from headgate.ingest.storage.port import NewFile, Note, ObjectChange
+from headgate.ingest.storage.port import NewFile, ObjectChange
 from headgate.service.leases.renewal import ItemHold
 from headgate.service.queue.outcomes import Done, Failed, Outcome
 
@@ -53,9 +53,62 @@ class Said:
     deletions: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class GatheredObject:
+    """An object whose files are all in its working folder."""
+
+    context: Context
+    job: IngestJob
+    profile: Profile
+    folder: JobFolder
+    found: Mapping[str, FoundFile]
+    said: Said
+
+    @property
+    def is_update(self) -> bool:
+        """Whether it changes an object, and keeps what it does not say again."""
+        return self.job.configuration.get("submission_mode") == "update"
+
+    def describe(self, ark: str) -> Description:
+        """What the new version says: an update keeps what it does not say again."""
+        if not (self.is_update and ark):
+            return self.said.description
+        return self.said.description.updating(stored_description(self.context, self.profile, ark))
+
+    def change(self, identifiers: Identifiers) -> ObjectChange:
+        """The new version, with its system files, which are written."""
+        description = self.describe(identifiers.primary)
+        added = _write_system_files(self.job, self.profile, self.folder, description, identifiers)
+        return _change(self.job, self.folder, self.found, added, self.said)
+
+
 def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
-    """Read what the files say, fix the name, add the system files, store."""
+    """Read what the files say, fix the name, add the system files; and store, unless that is a step of its own."""
     profile = context.profile(job)
+    gathered = _gathered(context, job, profile, hold)
+    if isinstance(gathered, Failed):
+        return gathered
+    identifiers = name_object(context, job, profile, gathered.describe, gathered.said.identifiers)
+    if not stores_later(context.queue):
+        return _store(gathered, identifiers, hold)
+    change = gathered.change(identifiers)
+    write_storage_manifest(gathered.folder, change)
+    notes = notes_for_services(context, profile, gathered.folder, identifiers.primary, change)
+    return Done(f"named {identifiers.primary}; it is ready to be stored", configuration=notes)
+
+
+def job_storing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
+    """Store what processing has prepared, here or in another program."""
+    profile = context.profile(job)
+    if not job.identifiers.primary:
+        raise BadValue("ingest job", job.id, "has no ARK; it was never processed")
+    if prepared := prepared_elsewhere(context, job, profile, stop_of(hold)):
+        return store_version(context, job, profile, lambda: prepared, hold)
+    gathered = _gathered(context, job, profile, hold)
+    return gathered if isinstance(gathered, Failed) else _store(gathered, job.identifiers, hold)
+
+
+def _gathered(context: Context, job: IngestJob, profile: Profile, hold: ItemHold) -> GatheredObject | Failed:
     folder = folder_of(job)
     if not folder.gathered.is_file():
         # The working folder was lost: all of it is fetched again.
@@ -63,31 +116,17 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
         if isinstance(again, Failed):
             return again
     found = gather(context, job, profile, stop_of(hold))
-    said = read_sayings(job, profile, folder, found)
+    return GatheredObject(context, job, profile, folder, found, read_sayings(job, profile, folder, found))
 
-    update = job.configuration.get("submission_mode") == "update"
 
-    def describe_object(ark: str) -> Description:
-        """Return what the new version says: an update keeps what it does not say again."""
-        if not (update and ark):
-            return said.description
-        return said.description.updating(stored_description(context, profile, ark))
-
-    identifiers = name_object(context, job, profile, describe_object, said.identifiers)
-    ark = identifiers.primary
-    note = Note(
-        operation_of(context, job), now(), f"ingest job {job.id} of {job.batch}", str(job.configuration["submitter"])
-    )
+def _store(gathered: GatheredObject, identifiers: Identifiers, hold: ItemHold) -> Done:
+    job = replace(gathered.job, identifiers=identifiers)
     try:
-        # Another update may not come between reading the former description and storing the new one.
-        with locked_object(context, job, ark, Mode.EXCLUSIVE, hold) as stop:
-            added = _write_system_files(job, profile, folder, describe_object(ark), identifiers)
-            version = store(context, job, profile, ark, _change(job, folder, found, added, said), note, stop)
+        return store_version(gathered.context, job, gathered.profile, lambda: gathered.change(identifiers), hold)
     except BadPayload:
         # Perhaps a loss of power took bytes of the working folder: a resume looks at every file again.
-        folder.gathered.unlink(missing_ok=True)
+        gathered.folder.gathered.unlink(missing_ok=True)
         raise
-    return Done(f"stored as {ark} v{version}", configuration={"stored_version": version})
 
 
 # ---------------------------------------------------------------- what the files say

@@ -67,9 +67,13 @@ def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     profile = context.profile(job)
     if not profile.callback_url:
         return Done("stored and recorded")
-    message = context.inventory.message(messages.callback_id(context, job))
+    name = messages.callback_id(context, job)
+    message = context.inventory.message(name)
+    if message is None:  # Another service has recorded the object.
+        messages.announce(context, job.id, messages.RECORDED)
+        message = context.inventory.message(name)
     if message is None:
-        raise BadValue("ingest job", job.id, "has no callback in the outbox; it was never recorded")
+        raise BadValue("ingest job", job.id, "has no callback: the profile of its batch at the service names none")
     if message.state is Delivery.DELIVERED:
         return Done("stored, recorded and notified")
     try:

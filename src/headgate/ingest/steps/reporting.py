@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from headgate.core.errors import BadProfiles, BadValue
 from headgate.core.queue.model import Batch, folder_of
 from headgate.core.queue.model import Folder as BatchFolder
 from headgate.ingest.context import Context
@@ -13,6 +16,8 @@ from headgate.service.queue.outcomes import Done, Outcome
 
 def batch_reporting(context: Context, batch: Batch, _hold: ItemHold) -> Outcome:
     """The report of all jobs, or what changed since the last one."""
+    with suppress(BadProfiles, BadValue):  # Another program may have started it, and nobody of ours worked on it.
+        context.profile_of(batch.id) or context.adopted(batch.id, batch.profile)
     messages.announce(context, batch.id, messages.REPORT)
     jobs = context.queue.jobs(batch=batch.id)
     profile = context.profile_of(batch.id)

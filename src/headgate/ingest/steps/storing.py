@@ -26,6 +26,7 @@ from headgate.ingest.storage.http import Addition, HttpStorage
 from headgate.ingest.storage.port import Note, ObjectChange, StoredFile, Version
 from headgate.service.leases.renewal import ItemHold
 from headgate.service.queue.checks import DEFAULT_LEASE
+from headgate.service.queue.outcomes import Done
 
 #: A storage service answers when it has fetched and stored all of an object.
 STORING_SECONDS = 48 * 3600.0
@@ -50,6 +51,19 @@ def locked_object(context: Context, job: IngestJob, ark: str, mode: str, hold: I
     note = f"{job.state} of {job.batch}"
     with context.locks.held(job.id, object_resource(ark), mode, lease=lease, note=note) as lock:
         yield lambda: hold.lost is not None or lock.lost is not None
+
+
+def store_version(
+    context: Context, job: IngestJob, profile: Profile, change: Callable[[], ObjectChange], hold: ItemHold
+) -> Done:
+    """Store a version of a job's object. `change`: returns it, when the object is locked."""
+    ark = job.identifiers.primary
+    submitter = str(job.configuration["submitter"])
+    note = Note(operation_of(context, job), now(), f"ingest job {job.id} of {job.batch}", submitter)
+    # Another update may not come between reading the former description and storing the new one.
+    with locked_object(context, job, ark, Mode.EXCLUSIVE, hold) as stop:
+        version = store(context, job, profile, ark, change(), note, stop)
+    return Done(f"stored as {ark} v{version}", configuration={"stored_version": version})
 
 
 def store(
@@ -114,8 +128,7 @@ def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: 
     folder = folder_of(job)
     if (folder.root / ANSWER).is_file():
         return _answered(folder, ark, job.id).number
-    listing = folder.system / STORAGE_MANIFEST
-    save(listing, _storage_manifest(change))
+    listing = write_storage_manifest(folder, change)
     remove = "\n".join(change.remove)
     addition = Addition(ark, listing.read_text(encoding="utf-8"), listing.as_uri(), job.id, change.keep, remove)
     url, node = profile.storage.url, str(profile.storage.node)
@@ -124,6 +137,13 @@ def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: 
     version = Version(ark, number, now(), f"ingest job {job.id}", job.id, files)
     save(folder.root / ANSWER, json.dumps(asdict(version), default=str).encode())
     return number
+
+
+def write_storage_manifest(folder: JobFolder, change: ObjectChange) -> Path:
+    """What a storage service is sent, or fetches. Returns where it is."""
+    listing = folder.system / STORAGE_MANIFEST
+    save(listing, _storage_manifest(change))
+    return listing
 
 
 def _storage_manifest(change: ObjectChange) -> bytes:

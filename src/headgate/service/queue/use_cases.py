@@ -20,12 +20,15 @@ from headgate.core.queue.model import (
     CLEAN_EVENT,
     DELETE_EVENT,
     FAIL_EVENT,
+    FINISH_EVENT,
+    HOLD_EVENT,
     MAX_CRASHES,
     RELEASE_EVENT,
     REPORT_EVENT,
     RESUME_EVENT,
     UPDATE_REPORT_EVENT,
     Batch,
+    Folder,
     Hold,
     Identifiers,
     IngestJob,
@@ -37,6 +40,7 @@ from headgate.core.queue.model import (
     Taken,
     check_item_id,
     check_priority,
+    has_row,
     is_batch,
 )
 from headgate.core.tables.machine import By, Machine
@@ -190,9 +194,11 @@ class Queue(QueueReader):
             found = take()
             if found is None:
                 self.presence.asked(asker.worker, step_of(table.name, state))
-            else:
-                self._asked.note(found, began)
-            return found
+                return None
+            self._asked.note(found, began)
+            # Outside owners learn here what our own consumers look at before they begin.
+            hold = self.hold_of(found.profile) if has_row(table, state, HOLD_EVENT) else None
+            return found if hold is None else replace(found, hold=hold.in_words)
 
         return Looking(look, partial(self._listen, [(table, state)])).within(check_span("wait", wait))
 
@@ -278,11 +284,21 @@ class Queue(QueueReader):
         :param item: The item as it was taken.
         """
         taken = check_taken(item)
+        if report is None and event_name == FINISH_EVENT and is_batch(taken.id):
+            report = self._report_of(taken.id)
         changes = check_changes(priority, space_needed, identifiers, configuration, report)
         moved = self._store.fire(taken, check_name("event", event_name), printable(message), changes)
         level = logging.WARNING if event_name == FAIL_EVENT else logging.INFO
         event(f"queue.{event_name}", level, item=taken.id, before=taken.state, after=moved.state, why=message)
         return moved
+
+    def _report_of(self, batch: str) -> Report | None:
+        """What a batch's status-report says whose owner gives none; None: there is no such batch."""
+        try:
+            failed, completed = (self._store.job_ids(batch, each) for each in (Folder.FAILED, Folder.COMPLETED))
+        except UnknownName:
+            return None
+        return Report(tuple(failed), tuple(completed))
 
     def change(
         self, item: Item | Taken, *, priority: int | None = None, space_needed: int | None = None,

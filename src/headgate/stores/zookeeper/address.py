@@ -11,7 +11,8 @@ from headgate.core.values.redaction import mask
 from headgate.stores.tls import OFF, all_stay_here, take_options
 from headgate.stores.tls import OPTIONS as TLS_OPTIONS
 from headgate.stores.zookeeper.ensemble.servers import Servers
-from headgate.stores.zookeeper.queue.tree import SPELLINGS, QueueTree
+from headgate.stores.zookeeper.queue.spellings import SPELLINGS
+from headgate.stores.zookeeper.queue.tree import QueueTree
 from headgate.stores.zookeeper.tree import Tree
 
 FORM = "write zookeeper://host:port,host:port/folder"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from headgate.calls.actor import log_override
 from headgate.core.access.owners import Override
 from headgate.core.queue.model import Batch, Folder, IngestJob, Item, Report
-from headgate.core.queue.rules import Look
+from headgate.core.queue.rules import MERRITT, Look
 from headgate.core.queue.snapshot import (
     Change,
     ChangeItem,
@@ -25,7 +25,7 @@ from headgate.stores.zookeeper.ensemble.multi import Op
 from headgate.stores.zookeeper.ensemble.session import ZkSession, ZkSessions
 from headgate.stores.zookeeper.guarded import ChangePlan
 from headgate.stores.zookeeper.queue.commits import Commits
-from headgate.stores.zookeeper.queue.records import ItemNodes, crash_note, taking_note
+from headgate.stores.zookeeper.queue.records import BESIDE, ItemNodes, crash_note, taking_note
 from headgate.stores.zookeeper.queue.removing import Removing
 from headgate.stores.zookeeper.queue.reports import StatusReports
 from headgate.stores.zookeeper.queue.snapshots import LoadedItem
@@ -57,6 +57,14 @@ class ChangeOps:
             ops += self._ops(record, change)
         told = [change for change in outcome.changes if isinstance(change, QueueRecord)]
         return ChangePlan([*ops, *self._guards(loaded, outcome.guards)], outcome.result, told, session=session)
+
+    def nobody_has_it(self, loaded: LoadedItem) -> list[Op]:
+        """That no other program has taken the item meanwhile: Merritt's lock it before they change its status."""
+        record = loaded.record
+        if self._tree.spelling != MERRITT or record is None or record.lock is not None or record.remains is not None:
+            return []
+        path = self._tree.lock(record.item.id)
+        return [Op("make", path), Op("remove", path)]
 
     def _ops(self, record: ItemNodes, change: Change) -> list[Op]:
         match change:
@@ -158,16 +166,21 @@ class ChangeOps:
         old, ops = record.job, []
         if new.priority != old.priority:
             ops.append(self._put(record, "priority", b"%d" % new.priority))
-        if new.space_needed != old.space_needed:
+        # Unknown is written too, once somebody has tried to find it out.
+        if new.space_needed != old.space_needed or (new.last_successful and not record.has("space_needed")):
             ops.append(self._put(record, "space_needed", b"%d" % new.space_needed))
         if new.identifiers != old.identifiers:
-            ops.append(self._put(record, "identifiers", encode(self._tree.identifiers(new.identifiers) or {})))
+            ops.append(self._put(record, "identifiers", encode(self._tree.identifiers(new.identifiers))))
         if new.configuration != old.configuration:
-            ops.append(self._put(record, "configuration", encode(self._tree.configuration(new.configuration))))
+            spread = self._tree.spread(new.configuration, record.documents)
+            changed = {name: each for name, each in spread.nodes.items() if each != record.documents.get(name)}
+            ops += [self._put(record, name, encode(content)) for name, content in changed.items()]
+            ops += [self._put(record, BESIDE, encode(spread.beside))] if spread.beside != record.own else []
         return ops
 
     def _put(self, record: ItemNodes, node: str, data: bytes) -> Op:
-        path = f"{self._tree.item(record.item.id)}/{node}"
+        item_id = record.item.id
+        path = self._tree.beside(item_id) if node == BESIDE else f"{self._tree.item(item_id)}/{node}"
         return Op("set", path, data, record.versions[node]) if record.has(node) else Op("make", path, data)
 
     def _entry(self, record: ItemNodes, new: IngestJob, *, queued: bool) -> list[Op]:

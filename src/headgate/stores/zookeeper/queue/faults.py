@@ -5,28 +5,30 @@ The status of a job decides where it belongs; its entry in the queue and its bat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.calls.actor import actor
 from headgate.core.faults import Fault
-from headgate.core.queue.model import REPAIR_EVENT, Folder, folder_of, is_batch
+from headgate.core.queue.model import HIGHEST_NUMBER, REPAIR_EVENT, Folder, folder_of, is_batch
 from headgate.core.queue.snapshot import QueueRecord
-from headgate.stores.zookeeper.ensemble.asking import look
+from headgate.stores.zookeeper.ensemble.asking import look, read
 from headgate.stores.zookeeper.ensemble.multi import Op
 from headgate.stores.zookeeper.ensemble.session import ZkSessions, windows
 from headgate.stores.zookeeper.guarded import ChangePlan
 from headgate.stores.zookeeper.locks.faults import MISSING_NODE, missing_nodes
 from headgate.stores.zookeeper.queue.commits import Commits
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
-from headgate.stores.zookeeper.queue.records import ItemNodes, answers_of, read_item
+from headgate.stores.zookeeper.queue.records import BESIDE, ItemNodes, answers_of, read_item
 from headgate.stores.zookeeper.queue.removing import Removing
 from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, is_item, read_entry
 from headgate.stores.zookeeper.tree import name_of, parent
 
 #: Seconds for which an id without a status counts as being made, unless its maker's session is longer.
 MAKING_SECONDS = 10.0
+_ODD_ENTRY = re.compile("-?[0-9]+-(jid[0-9]{10})")
 
 
 @dataclass(slots=True)
@@ -45,6 +47,8 @@ class Places:
 
     entries: dict[str, list[str]] = field(default_factory=dict)
     refs: dict[str, list[str]] = field(default_factory=dict)
+    #: Entries that no consumer can read, since their priority is not one.
+    odd: dict[str, list[str]] = field(default_factory=dict)
     strays: list[str] = field(default_factory=list)
 
 
@@ -100,16 +104,33 @@ class Faults:
         for portion in windows(jobs, 60):
             yield from (found for each in self._read(portion) for found in self._job(*each, places, known))
         yield from self._without_job(places, set(jobs))
-        places.strays += [tree.taking(each) for each in self._questions.noted() if each not in known | set(jobs)]
-        for path in places.strays:
-            yield Finding(Fault("stray-node", path, "it belongs to no batch or job", "remove it"), [Op("remove", path)])
+        strays = [*places.strays, *(path for paths in places.odd.values() for path in paths)]
+        for path in (*strays, *self._left_beside(known | set(jobs))):
+            ops = [Op("remove", each) for each in self._removing.whole(path)]
+            yield Finding(Fault("stray-node", path, "it belongs to no batch or job", "remove it"), ops)
+
+    def _left_beside(self, known: set[str]) -> Iterator[str]:
+        """Our own nodes about batches and jobs that another program has removed."""
+        tree, session = self._tree, self._sessions.base
+        for folder in (tree.takings, tree.batch_notes, tree.job_notes):
+            yield from (f"{folder}/{each}" for each in self._questions.item_ids(folder) if each not in known)
+        gone = [tree.owner(each) for each in self._questions.owned() if each not in known]
+        stats = session.ask(*map(look, gone)) if gone else []
+        # Those of a session end with it.
+        yield from (path for path, stat in zip(gone, stats, strict=True) if stat and not stat.ephemeralOwner)
+        for portion in windows([f"{tree.requests}/{name}" for name in self._questions.names(tree.requests)]):
+            for path, found in zip(portion, session.ask(*map(read, portion)), strict=True):
+                if not isinstance(found, Exception) and (found[0] or b"").decode(errors="replace") not in known:
+                    yield path
 
     def _places(self, batches: Sequence[str]) -> Places:
         tree, places = self._tree, Places()
         for state in self._questions.names(tree.states):
             for name in self._questions.names(f"{tree.states}/{state}"):
                 path, entry = f"{tree.states}/{state}/{name}", read_entry(name)
-                if entry is None:
+                if entry is None and (odd := _ODD_ENTRY.fullmatch(name)):
+                    places.odd.setdefault(odd[1], []).append(path)
+                elif entry is None:
                     places.strays.append(path)
                 else:
                     places.entries.setdefault(entry[1], []).append(path)
@@ -141,7 +162,9 @@ class Faults:
             yield Finding(Fault("half-removed", batch_id, what, "remove the rest"), drop=batch_id)
         else:
             yield from self._dead_lock(seen)
-            if seen.item.state in self._tree.rules.reportable and not seen.has(Folder.PROCESSING.value):
+            # While somebody has it, its jobs are being created.
+            lost = seen.item.state in self._tree.rules.reportable and not seen.has(Folder.PROCESSING.value)
+            if lost and seen.lock is None:
                 path = self._tree.folder(batch_id, Folder.PROCESSING)
                 what = f"it is {seen.item.state}, but the folder for its jobs in processing is missing"
                 what += ": it would never finish"
@@ -161,7 +184,11 @@ class Faults:
             yield _unreadable(job_id, seen)
             return
         yield from self._dead_lock(seen)
-        yield from self._entry(seen, places.entries.get(job_id, []))
+        entries = places.entries.get(job_id, [])
+        if 0 <= seen.job.priority <= HIGHEST_NUMBER:
+            yield from self._entry(seen, entries)
+        else:
+            yield self._priority(seen, [*entries, *places.odd.pop(job_id, [])])
         if seen.job.batch in batches:
             yield from self._ref(seen, places.refs.get(job_id, []))
         else:
@@ -169,6 +196,7 @@ class Faults:
             ops = [Op("remove", path) for path in places.entries.get(job_id, [])]
             ops += self._whole_job(seen)
             ops += [Op("remove", self._tree.taking(job_id))] if seen.noted else []
+            ops += [Op("remove", self._tree.beside(job_id))] if seen.has(BESIDE) else []
             yield Finding(Fault("no-batch", job_id, what, "remove the job"), ops)
 
     def _whole_job(self, record: ItemNodes) -> list[Op]:
@@ -186,6 +214,17 @@ class Faults:
         shown = ", ".join(_short(path) for path in found) or "none"
         what = f"it is {job.state} with priority {job.priority}; its entries in the queue: {shown}"
         yield Finding(Fault(kind, job.id, what, f"keep only {_short(right)}"), self._only(record, right, found))
+
+    def _priority(self, record: ItemNodes, found: Sequence[str]) -> Finding:
+        """A priority with more digits than entries of the queue have, which no consumer can read."""
+        job, tree = record.job, self._tree
+        priority = max(0, min(job.priority, HIGHEST_NUMBER))
+        right = tree.entry(job.state, priority, job.id)
+        shown = ", ".join(_short(path) for path in found) or "none"
+        what = f"its priority is {job.priority}, not 0 to {HIGHEST_NUMBER}; its entries in the queue: {shown}"
+        path, data = f"{tree.item(job.id)}/priority", b"%d" % priority
+        ops = [*self._only(record, right, found), Op("set", path, data, record.versions["priority"])]
+        return Finding(Fault("wrong-priority", job.id, what, f"set it to {priority}"), ops)
 
     def _ref(self, record: ItemNodes, found: Sequence[str]) -> Iterator[Finding]:
         """One reference in its batch, in the folder of its state."""

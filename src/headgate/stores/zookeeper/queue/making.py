@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.calls.actor import actor
-from headgate.core.errors import ItemLost, StoreUnavailable
+from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.core.queue import work as queue_work
 from headgate.core.queue.model import Batch, Hold, NewJob, Submission, Taken, folder_of, job_configuration
 from headgate.core.queue.snapshot import AddJobs, QueueRecord
@@ -21,7 +22,7 @@ from headgate.stores.zookeeper.queue.commits import Commits
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
 from headgate.stores.zookeeper.queue.records import ItemNodes
 from headgate.stores.zookeeper.queue.taking import Taking
-from headgate.stores.zookeeper.queue.tree import QueueTree, encode
+from headgate.stores.zookeeper.queue.tree import QueueTree, encode, made_content
 from headgate.stores.zookeeper.tree import name_of
 
 #: Jobs that are made in one multi.
@@ -49,7 +50,7 @@ class Making:
         if made := self._made_by(submission.request_id):
             return made
         batch_id = self._new_ids(f"{self._tree.batches}/bid", 1)[0]
-        content = self._tree.submission(submission, f"bid-{uuid.uuid4()}")
+        uuid_of_batch = f"bid-{uuid.uuid4()}"
 
         def build() -> ChangePlan[str]:
             if made := self._made_by(submission.request_id):
@@ -59,26 +60,34 @@ class Making:
             now = self._commits.now()
             outcome = queue_work.submit(self._tree.rules, batch_id, submission, who, now, actor())
             told = [change for change in outcome.changes if isinstance(change, QueueRecord)]
-            return ChangePlan(self._batch_ops(outcome.result, content), batch_id, told)
+            return ChangePlan(self._batch_ops(outcome.result, uuid_of_batch), batch_id, told)
 
         made_id = self._commits.run(build)
         if made_id != batch_id:
             self._sessions.base.ask(remove(self._tree.item(batch_id)))
         return self._questions.get(made_id).batch
 
-    def _batch_ops(self, batch: Batch, content: dict[str, Any]) -> list[Op]:
+    def _batch_ops(self, batch: Batch, uuid_of_batch: str) -> list[Op]:
         tree, path, submission = self._tree, self._tree.item(batch.id), batch.submission
-        own = {"made": 0, **({"request_id": submission.request_id} if submission.request_id else {})}
+        spread = tree.submission(submission, uuid_of_batch)
+        content = spread.nodes["submission"]
         ops = [
             Op("make", f"{path}/submission", encode(content)),
             Op("make", f"{path}/status", tree.status_of(batch)),
-            Op("make", tree.made(batch.id), encode(own)),
+            Op("make", tree.made(batch.id), encode(made_content(0, submission.request_id, spread))),
         ]
         if submission.request_id:
-            ops.append(Op("make", tree.request(submission.request_id), batch.id.encode()))
+            ops.append(self._request_op(tree.request(submission.request_id), batch.id))
         if other_name := tree.uuid(content):
             ops.append(Op("make", other_name, batch.id.encode()))
         return ops
+
+    def _request_op(self, path: str, batch_id: str) -> Op:
+        """Note which batch a request made. Its former one is gone: another program has removed it."""
+        found: Any = self._sessions.base.ask(look(path))[0]
+        return (
+            Op("make", path, batch_id.encode()) if found is None else Op("set", path, batch_id.encode(), found.version)
+        )
 
     def _made_by(self, request_id: str) -> Batch | None:
         if not request_id:
@@ -130,8 +139,7 @@ class Making:
             (new,) = (change for change in outcome.changes if isinstance(change, AddJobs))
             guards = self._guards(record)
             parts = self._fitting(guards, [self._job_ops(new, *each) for each in zip(ids, jobs, strict=True)])
-            content = {"made": made + len(parts), "request_id": record.batch.submission.request_id}
-            count = Op("set", self._tree.made(taken.id), encode(content), record.versions["made"])
+            count = self._count(record, made + len(parts))
             chosen = ids[: len(parts)]
             ops = [*guards, *(op for part in parts for op in part), count, *self._arrivals(new, chosen)]
             told = [replace(new.entry, job=job_id) for job_id in chosen] if new.entry else []
@@ -139,11 +147,17 @@ class Making:
 
         try:
             count = self._commits.run(build)
-        except ItemLost:
-            self._drop_ids(ids)
+        except HeadgateError:
+            with suppress(HeadgateError):  # A search for damage finds them.
+                self._drop_ids(ids)
             raise
         self._drop_ids(ids[count - made :])
         return count
+
+    def _count(self, record: ItemNodes, made: int) -> Op:
+        """How many jobs we have made of a batch. Of a batch of another program nothing was noted yet."""
+        path, content = self._tree.made(record.item.id), encode({**record.own, "made": made})
+        return Op("set", path, content, record.versions["made"]) if record.has("made") else Op("make", path, content)
 
     def _fitting(self, guards: Sequence[Op], parts: Sequence[list[Op]]) -> Sequence[list[Op]]:
         """As many of these as one multi can hold, and one at least."""
@@ -162,13 +176,14 @@ class Making:
     def _job_ops(self, new: AddJobs, job_id: str, job: NewJob) -> list[Op]:
         tree, path, batch = self._tree, self._tree.item(job_id), new.batch
         configuration = job_configuration(batch, job_id, job, new.work_folder)
-        identifiers = tree.identifiers(job.identifiers)
+        spread = tree.spread(configuration, tree.new_documents(batch, job.identifiers))
         nodes: list[tuple[str, bytes | None]] = [
-            (f"{path}/configuration", encode(tree.configuration(configuration))),
+            *((f"{path}/{name}", encode(content)) for name, content in spread.nodes.items() if content),
+            *([(tree.beside(job_id), encode(spread.beside))] if spread.beside else []),
             (f"{path}/status", tree.job_status(new.state, None, self._commits.now(), 0, new.message)),
             (f"{path}/priority", b"%d" % job.priority),
             *tree.job_nodes(job_id, batch.id),
-            *([(f"{path}/identifiers", encode(identifiers))] if identifiers else []),
+            (f"{path}/identifiers", encode(tree.identifiers(job.identifiers))),
             (tree.entry(new.state, job.priority, job_id), tree.empty),
             (f"{tree.folder(batch.id, folder_of(new.state))}/{job_id}", tree.empty),
         ]

@@ -26,7 +26,7 @@ from headgate.stores.zookeeper.opening import RootNode, open_tree, read_root
 from headgate.stores.zookeeper.queue.records import crash_note
 from headgate.stores.zookeeper.queue.reports import StatusReports
 from headgate.stores.zookeeper.queue.store import ZookeeperQueue
-from headgate.stores.zookeeper.queue.tree import encode
+from headgate.stores.zookeeper.queue.tree import CONFIGURATION, encode, made_content
 
 #: Items whose multis are under way at once; entries of the history in one multi; numbers that are passed in one.
 WINDOW, ENTRIES, NUMBERS = 100, 200, 500
@@ -144,12 +144,12 @@ class ZookeeperQueuePlace:
 
     def _batch_ops(self, batch: Batch) -> list[Op]:
         tree, path, submission = self._tree, self._tree.item(batch.id), batch.submission
-        own = {"made": batch.made, **({"request_id": submission.request_id} if submission.request_id else {})}
+        spread = tree.submission(submission, "")
         nodes: list[tuple[str, bytes | None]] = [
             (path, tree.empty),
-            (f"{path}/submission", encode(tree.submission(submission, ""))),
+            (f"{path}/submission", encode(spread.nodes["submission"])),
             (f"{path}/status", tree.status_of(batch)),
-            (tree.made(batch.id), encode(own)),
+            (tree.made(batch.id), encode(made_content(batch.made, submission.request_id, spread))),
         ]
         nodes += self._crash_node(batch)
         if submission.request_id:
@@ -160,14 +160,15 @@ class ZookeeperQueuePlace:
 
     def _job_ops(self, job: IngestJob) -> list[Op]:
         tree, path = self._tree, self._tree.item(job.id)
-        identifiers = tree.identifiers(job.identifiers)
+        spread = tree.spread(job.configuration, {CONFIGURATION: {}})
         nodes: list[tuple[str, bytes | None]] = [
             (path, tree.empty),
-            (f"{path}/configuration", encode(tree.configuration(job.configuration))),
+            (f"{path}/configuration", encode(spread.nodes[CONFIGURATION])),
+            *([(tree.beside(job.id), encode(spread.beside))] if spread.beside else []),
             (f"{path}/status", tree.status_of(job)),
             (f"{path}/priority", b"%d" % job.priority),
             *([(f"{path}/space_needed", b"%d" % job.space_needed)] if job.space_needed else []),
-            *([(f"{path}/identifiers", encode(identifiers))] if identifiers else []),
+            (f"{path}/identifiers", encode(tree.identifiers(job.identifiers))),
             *([(tree.entry(job.state, job.priority, job.id), tree.empty)] if job.state in tree.entry_states else []),
             (f"{tree.folder(job.batch, folder_of(job.state))}/{job.id}", tree.empty),
             *self._crash_node(job),
@@ -219,6 +220,7 @@ class ZookeeperQueuePlace:
         for folder in (
             tree.batches,
             f"{tree.own}/batches",
+            f"{tree.own}/jobs",
             f"{tree.own}/requests",
             tree.takings,
             *tree.hold_folders,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
@@ -13,11 +13,13 @@ from headgate.core.queue.model import Batch, Folder, IngestJob, Item, JobCounts,
 from headgate.stores.zookeeper.ensemble.asking import Question, look, read
 from headgate.stores.zookeeper.ensemble.clock import Now
 from headgate.stores.zookeeper.ensemble.session import ZkSession
-from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode, encode
+from headgate.stores.zookeeper.queue.tree import CONFIGURATION, Documents, QueueTree, Spread, Unreadable, decode, encode
 
 #: Instead of a version: whichever the node has; and that there is no node.
 ANY, ABSENT = -1, -2
-_JOB_PARTS = ("status", "configuration", "identifiers", "priority", "space_needed")
+_JOB_PARTS = ("status", "identifiers", "priority", "space_needed")
+#: What a job has under our own root, among the versions of its nodes.
+BESIDE = "beside"
 _BATCH_PARTS = ("status", "submission", "status-report")
 
 
@@ -48,6 +50,9 @@ class ItemNodes:
     noted: bool = False
     #: Who took it and died, which nobody has noticed yet, and by which token.
     died: tuple[str, int] | None = None
+    #: What a job's documents hold, and what is known of the item under our own root.
+    documents: Documents = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def job(self) -> IngestJob:
@@ -69,51 +74,62 @@ class ItemNodes:
 def ask_job(tree: QueueTree, job_id: str) -> list[Question]:
     """All that a job is made of."""
     path = tree.item(job_id)
-    parts = (*_JOB_PARTS, tree.batch_node) if tree.batch_node else _JOB_PARTS
-    own = [read(tree.owner(job_id)), read(tree.taking(job_id))]
-    return [look(f"{path}/lock"), *own, *(read(f"{path}/{part}") for part in parts)]
+    own = [read(tree.owner(job_id)), read(tree.taking(job_id)), read(tree.beside(job_id))]
+    return [look(f"{path}/lock"), *own, *(read(f"{path}/{part}") for part in (*_JOB_PARTS, *_documents(tree)))]
+
+
+def _documents(tree: QueueTree) -> tuple[str, ...]:
+    return (*tree.documents, tree.batch_node) if tree.batch_node else tree.documents
 
 
 def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> ItemNodes | None:
     """A job; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
-    lock, owner, taking, status, configuration, identifiers, priority, space, *rest = answers
+    lock, owner, taking, beside, status, identifiers, priority, space, *rest = answers
     if isinstance(status, Exception):
         return None
     content = decode(status[0], "status")
-    settings = decode(_data(configuration), "configuration")
-    batch_id = _text(rest[0]) if rest else str(settings.get("batch_id", ""))
+    documents = _read_documents(tree, rest)
+    own = decode(_data(beside) or b"{}", "settings")
+    batch_id = _text(rest[-1]) if tree.batch_node else str(documents[CONFIGURATION].get("batch_id", ""))
     worker, lease, mark, principal = _owner(lock, owner)
     state, version = _job_state(tree, content.get("status")), status[1].version
     job = IngestJob(
         job_id, batch_id, state,
         tree.good_step(content.get("last_successful_status")), _number(content.get("retry_count", 0), "retry_count"),
         _number(_text(priority), "priority"), max(_number(_text(space) or 0, "space_needed"), 0),
-        tree.read_identifiers(decode(_data(identifiers) or b"{}", "identifiers")),
-        tree.read_configuration(settings, batch_id), str(content.get("message") or ""), tree.status_time(content),
+        tree.read_identifiers(_optional(identifiers, "identifiers"), documents[CONFIGURATION]),
+        tree.gathered(Spread(documents, own), batch_id, job_id), str(content.get("message") or ""),
+        tree.status_time(content),
         worker, version + tree.token_base, lease, principal, *_crashes(tree, job_id, taking, state),
     )  # fmt: skip
-    versions = dict(zip(_JOB_PARTS, map(_version, answers[3:]), strict=False))
+    names = (BESIDE, *_JOB_PARTS, *tree.documents)
     return ItemNodes(
-        job, status[0], version, _session(lock), not isinstance(owner, Exception), mark, versions,
+        job, status[0], version, _session(lock), not isinstance(owner, Exception), mark,
+        dict(zip(names, map(_version, answers[3:]), strict=False)),
         noted=not isinstance(taking, Exception),
-        died=_died(lock, taking, version + tree.token_base),
+        died=_died(lock, taking, version + tree.token_base), documents=documents, own=own,
     )  # fmt: skip
+
+
+def _read_documents(tree: QueueTree, answers: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """The JSON objects of a job's nodes; those that are not there are left out, but for its configuration."""
+    found = {name: _optional(answer, name) for name, answer in zip(tree.documents, answers, strict=False)}
+    there = {name: content for name, content in found.items() if content is not None}
+    return {CONFIGURATION: decode(None, CONFIGURATION), **there} if CONFIGURATION not in there else there
 
 
 def ask_queued(tree: QueueTree, job_id: str) -> list[Question]:
     """Everything needed to take a job that its queue entry lacks: each question costs as much as a write."""
     path = tree.item(job_id)
-    parts = ("status", "configuration", "identifiers", "space_needed", *([tree.batch_node] if tree.batch_node else []))
-    return [look(f"{path}/lock"), *(read(f"{path}/{part}") for part in parts)]
+    parts = ("status", "identifiers", "space_needed", *_documents(tree))
+    return [look(f"{path}/lock"), read(tree.beside(job_id)), *(read(f"{path}/{part}") for part in parts)]
 
 
 def read_queued(tree: QueueTree, name: str, answers: Sequence[Any]) -> ItemNodes | None:
     """The job behind an entry. Its priority is the entry's: every change of state removes just that entry."""
-    lock, status, configuration, identifiers, *rest = answers
+    lock, beside, status, identifiers, *rest = answers
     priority = (name[:2].encode(), None)
-    return read_job(
-        tree, name[3:], [lock, NoNodeError(), NoNodeError(), status, configuration, identifiers, priority, *rest]
-    )
+    return read_job(tree, name[3:], [lock, NoNodeError(), NoNodeError(), beside, status, identifiers, priority, *rest])
 
 
 def ask_batch(tree: QueueTree, batch_id: str) -> list[Question]:
@@ -139,10 +155,10 @@ def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> ItemNo
     state, version = tree.state(content.get("status"), tree.rules.batch), status[1].version
     batch = Batch(
         batch_id, state,
-        tree.read_submission(decode(_data(submission), "submission"), str(own.get("request_id", ""))),
+        tree.read_submission(decode(_data(submission), "submission"), own),
         str(content.get("message") or ""), tree.status_time(content),
         JobCounts(counts[Folder.PROCESSING], counts[Folder.FAILED], counts[Folder.COMPLETED]),
-        _number(own.get("made", sum(counts.values())), "count of jobs"), _report(tree, report), worker,
+        _made(tree, state, own, sum(counts.values())), _report(tree, report), worker,
         version + tree.token_base, lease, principal, *_crashes(tree, batch_id, taking, state),
     )  # fmt: skip
     versions = dict(zip((*_BATCH_PARTS, "made"), map(_version, answers[3:]), strict=False))
@@ -153,8 +169,17 @@ def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> ItemNo
         batch, status[0], version, _session(lock), not isinstance(owner, Exception), mark, versions,
         _number(more.get("parts", 0), "status-report"), str(more.get("continued", "")),
         noted=not isinstance(taking, Exception),
-        died=_died(lock, taking, version + tree.token_base),
+        died=_died(lock, taking, version + tree.token_base), own=own,
     )  # fmt: skip
+
+
+def _made(tree: QueueTree, state: str, own: Mapping[str, Any], there: int) -> int:
+    """How many jobs were made of a batch. Another program makes some without a word to us, which count too.
+
+    While we make them, our own count says where to go on.
+    """
+    made = _number(own.get("made", there), "count of jobs")
+    return made if state in tree.rules.before_jobs else max(made, there)
 
 
 def answers_of(session: ZkSession, tree: QueueTree, ids: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
@@ -266,6 +291,12 @@ def _session(lock: Any) -> int | None:
 
 def _data(answer: Any) -> bytes | None:
     return None if isinstance(answer, Exception) else answer[0]
+
+
+def _optional(answer: Any, what: str) -> dict[str, Any] | None:
+    """A JSON object; None: there is no such node, or it is empty, as Merritt's library writes an empty one."""
+    data = _data(answer)
+    return decode(data, what) if data else None
 
 
 def _text(answer: Any) -> str:

@@ -11,7 +11,7 @@ from headgate.stores.zookeeper.ensemble.asking import children, look, read
 from headgate.stores.zookeeper.ensemble.multi import Op, first_error, multi
 from headgate.stores.zookeeper.ensemble.session import ZkSessions, windows
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
-from headgate.stores.zookeeper.queue.records import ItemNodes
+from headgate.stores.zookeeper.queue.records import BESIDE, ItemNodes
 from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode
 
 #: Jobs that are removed in one multi.
@@ -39,6 +39,7 @@ class Removing:
         ops += [Op("remove", each) for each in self.nodes(item.id) if each != status]
         ops += [Op("remove", tree.owner(item.id))] if record.owned or record.remains is not None else []
         ops += [Op("remove", tree.taking(item.id))] if record.noted else []
+        ops += [Op("remove", tree.beside(item.id))] if record.has(BESIDE) else []
         if item.state in tree.entry_states:
             ops.append(Op("remove", tree.entry(item.state, record.job.priority, item.id)))
         return ops
@@ -67,7 +68,10 @@ class Removing:
 
     def nodes(self, item_id: str) -> list[str]:
         """An item's node and all below it, the deepest first."""
-        path = self._tree.item(item_id)
+        return self.whole(self._tree.item(item_id))
+
+    def whole(self, path: str) -> list[str]:
+        """A node and all below it, the deepest first."""
         return [*self._below([path]), path]
 
     def _below(self, paths: Sequence[str], *, deep: bool = True) -> list[str]:
@@ -98,8 +102,9 @@ class Removing:
         below = self._below(paths, deep=careful)
         ops += [Op("remove", path, version=statuses.get(path, -1)) for path in (*below, *paths)]
         ops += [Op("remove", tree.owner(job)) for job in jobs if careful or tree.lock(job) in below]
-        notes = self._sessions.base.ask(*(look(tree.taking(job)) for job in jobs))
-        return [*ops, *(Op("remove", tree.taking(job)) for job, stat in zip(jobs, notes, strict=True) if stat)]
+        own = [path for job in jobs for path in (tree.taking(job), tree.beside(job))]
+        stats = self._sessions.base.ask(*map(look, own))
+        return [*ops, *(Op("remove", path) for path, stat in zip(own, stats, strict=True) if stat)]
 
     def _entries(self, job: str, status: Any, priority: Any) -> list[str]:
         """A job's places in the queue: where it says that it is, or, if it cannot be read, wherever it may be."""

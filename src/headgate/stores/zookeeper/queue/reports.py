@@ -34,6 +34,8 @@ class StatusReports:
     def write_rest(self, batch_id: str, report: Report | None) -> None:
         """The parts of a long report, before it is named by the status-report itself."""
         for number, part in enumerate(() if report is None else _parts(report)):
+            if report and number == 1:  # Of a batch of another program nothing was noted yet.
+                self._sessions.base.ask(make(self._tree.made(batch_id), encode({})))
             if report and number:
                 path = f"{self._tree.made(batch_id)}/{_name(report)}-{number}"
                 self._sessions.base.ask(make(path, encode(_lists(part))))

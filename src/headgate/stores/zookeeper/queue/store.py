@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from headgate.core.daemons import Daemon
 from headgate.core.errors import UnknownName
@@ -45,6 +46,7 @@ from headgate.stores.zookeeper.queue.removing import Removing
 from headgate.stores.zookeeper.queue.reports import StatusReports
 from headgate.stores.zookeeper.queue.snapshots import Snapshots
 from headgate.stores.zookeeper.queue.taking import Taking
+from headgate.stores.zookeeper.queue.tree import TreeOptions
 
 
 class ZookeeperQueue:
@@ -61,7 +63,8 @@ class ZookeeperQueue:
         self.name = address.name
         self._sessions = sessions
         rules = sessions.options.queue_rules[address.queue.spelling]
-        self._tree = tree = address.queue.with_rules(rules, root.token_base)
+        options = TreeOptions(rules, root.token_base, sessions.options.work_folder)
+        self._tree = tree = address.queue.with_options(options)
         self.batch_table: Machine = rules.batch
         self.job_table: Machine = rules.job
         #: What happened; written by the commits.
@@ -170,7 +173,8 @@ class ZookeeperQueue:
             loaded = self._snapshots.load(item_id, event)
             outcome = queue_work.act(loaded.snapshot, item_id, event, by, reason, who)
             removed = any(isinstance(change, RemoveItem) for change in outcome.changes)
-            return self._ops.plan(loaded, outcome, careful=True)
+            plan = self._ops.plan(loaded, outcome, careful=True)
+            return replace(plan, ops=[*self._ops.nobody_has_it(loaded), *plan.ops])
 
         item = self._commits.run(build)
         if removed and is_batch(item_id):

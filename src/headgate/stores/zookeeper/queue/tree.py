@@ -7,9 +7,12 @@
              /lock                             somebody has taken it: ephemeral; through the service: persistent
 <chroot>/jobs/jidNNNNNNNNNN                    likewise
              /configuration  /identifiers  /status  /priority  /space_needed  /lock
+             /bid  /metadata  /store  /inventory    (spelling mrt-zk)
 <chroot>/jobs/states/<state>/PP-JID            the queue: empty
 <chroot>/headgate/queue                        all that is ours alone
-    /batches/BID                               {"made", "request_id"}; its version guards the making of jobs
+    /batches/BID                               {"made", "request_id"}; its version guards the making of jobs; "said":
+                                               what the submission itself has no key for
+    /jobs/JID                                  what the job's own nodes have no key for
     /requests/-<request id>                    the batch that it made
     /owners/<item>                             beside each lock, and made like it: {"worker", "lease", "mark"}; where
                                                it is persistent, it is renewed like a lock, and "left" like its data
@@ -25,23 +28,53 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from headgate.core.queue.model import ALL, HELD, Batch, Folder, Identifiers, Item, Submission
-from headgate.core.queue.rules import DESIGN, MERRITT, QUEUE_RULES, QueueRules
+from headgate.core.queue.model import FIXED_KEYS, Batch, Folder, Identifiers, Item, Submission
+from headgate.core.queue.rules import DESIGN, QUEUE_RULES, QueueRules
 from headgate.core.tables.machine import Machine
 from headgate.core.values.documents import read_document
 
 _ENTRY = re.compile("([0-9]{2})-(jid[0-9]{10})")
 _ITEM = re.compile("(bid|jid)[0-9]{10}")
-_ERC = ("erc_what", "erc_who", "erc_when", "erc_where")
+ERC = ("erc_what", "erc_who", "erc_when", "erc_where")
+#: The node of a job's settings.
+CONFIGURATION = "configuration"
+#: The key of a job's configuration that says where its files are while it is worked on.
+WORKING_FOLDER = "working_dir"
+
+#: JSON objects by the names of the nodes that hold them.
+Documents = Mapping[str, Mapping[str, Any]]
 
 
 class Unreadable(Exception):
     """A node holds what nobody of ours wrote. For the stores, never for callers."""
+
+
+class Spread(NamedTuple):
+    """What is said of an item, as it is kept in nodes."""
+
+    #: In nodes of the item itself, by their names.
+    nodes: Documents
+    #: Under our own root, since those have no key for it.
+    beside: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOptions:
+    """What a tree depends on beside its folder."""
+
+    #: The tables in force; None: those of the spelling.
+    rules: QueueRules | None = None
+    #: What is added to the version of a status to get a token: a queue that was copied from another store goes on
+    #: behind the tokens of that store.
+    token_base: int = 0
+    #: Where jobs are worked on whose nodes do not say it; empty: nowhere.
+    work_folder: str = ""
 
 
 class QueueTree:
@@ -53,13 +86,15 @@ class QueueTree:
     folders: tuple[Folder, ...] = (Folder.PROCESSING, Folder.FAILED, Folder.COMPLETED)
     #: The key of a job's status that says since when it is so.
     _job_time = "last_modification_date"
+    #: The nodes of a job that hold JSON objects for its owners.
+    documents: tuple[str, ...] = (CONFIGURATION,)
+    #: What others write here that is not the ingest queue: it is shown, and left alone.
+    foreign: tuple[str, ...] = ()
 
-    def __init__(self, chroot: str, rules: QueueRules | None = None, token_base: int = 0) -> None:
-        #: What is added to the version of a status to get a token: a queue that was copied from another store goes on
-        #: behind the tokens of that store.
-        self.token_base = token_base
-        #: The tables in force.
-        self.rules = rules or QUEUE_RULES[self.spelling]
+    def __init__(self, chroot: str, options: TreeOptions = TreeOptions()) -> None:  # noqa: B008 - frozen
+        self.token_base = options.token_base
+        self.rules = options.rules or QUEUE_RULES[self.spelling]
+        self._work_folder = options.work_folder
         self.batches = f"{chroot}/batches"
         self.jobs = f"{chroot}/jobs"
         self.states = f"{chroot}/jobs/states"
@@ -67,16 +102,16 @@ class QueueTree:
         self._hold_folder = f"{self.own}/holds"
         self._chroot = chroot
 
-    def with_rules(self, rules: QueueRules, token_base: int) -> QueueTree:
-        """The same tree with other tables, and other tokens."""
-        return type(self)(self._chroot, rules, token_base)
+    def with_options(self, options: TreeOptions) -> QueueTree:
+        """The same tree with other tables, tokens and folders."""
+        return type(self)(self._chroot, options)
 
     @property
     def made_at_once(self) -> tuple[str, ...]:
         """The nodes that a queue begins with, in the order of their making."""
         own = (
             self.own,
-            *(f"{self.own}/{name}" for name in ("batches", "requests", "owners", "takings", "arrivals")),
+            *(f"{self.own}/{name}" for name in ("batches", "jobs", "requests", "owners", "takings", "arrivals")),
         )
         states = (f"{self.states}/{state}" for state in self.entry_states)
         arrivals = (f"{self.own}/arrivals/{state}" for state in self.entry_states)
@@ -153,11 +188,30 @@ class QueueTree:
 
     def made(self, batch_id: str) -> str:
         """How many jobs were made of a batch."""
-        return f"{self.own}/batches/{batch_id}"
+        return f"{self.batch_notes}/{batch_id}"
+
+    @property
+    def batch_notes(self) -> str:
+        """What is known of batches under our own root."""
+        return f"{self.own}/batches"
+
+    def beside(self, job_id: str) -> str:
+        """What a job's own nodes have no key for."""
+        return f"{self.job_notes}/{job_id}"
+
+    @property
+    def job_notes(self) -> str:
+        """What is known of jobs under our own root."""
+        return f"{self.own}/jobs"
+
+    @property
+    def requests(self) -> str:
+        """The requests that made batches."""
+        return f"{self.own}/requests"
 
     def request(self, request_id: str) -> str:
         """Which batch a request made."""
-        return f"{self.own}/requests/-{quote(request_id, safe='')}"
+        return f"{self.requests}/-{quote(request_id, safe='')}"
 
     def uuid(self, submission: Mapping[str, Any]) -> str | None:
         """Another name of a batch, by what its submission holds; None: there is none."""
@@ -242,43 +296,60 @@ class QueueTree:
         """The last good step behind a word."""
         return None if word in (None, "") else str(word)
 
-    def submission(self, submission: Submission, uuid: str) -> dict[str, Any]:
-        """What a batch's submission holds."""
+    def submission(self, submission: Submission, uuid: str) -> Spread:
+        """What a batch's submission holds, and what is kept beside it."""
         del uuid
-        return {
-            **dict.fromkeys(_ERC),
-            **submission.metadata,
+        said = {key: value for key, value in submission.metadata.items() if key in ERC}
+        content = {
+            **dict.fromkeys(ERC),
+            **said,
             "profile_name": submission.profile,
             "submitter": submission.submitter,
             "payload_url": submission.payload_url,
             "type": submission.type,
             "submission_mode": submission.mode,
         }
+        return Spread({"submission": content}, {k: v for k, v in submission.metadata.items() if k not in said})
 
-    def read_submission(self, content: Mapping[str, Any], request_id: str) -> Submission:
-        """The submission behind it."""
-        own = ("profile_name", "submitter", "payload_url", "type", "submission_mode")
+    def read_submission(self, content: Mapping[str, Any], own: Mapping[str, Any]) -> Submission:
+        """The submission behind it; `own`: what is known of its batch under our own root."""
+        fixed = ("profile_name", "submitter", "payload_url", "type", "submission_mode")
+        said = own.get("said")
         metadata = {
-            key: value for key, value in content.items() if key not in own and not (key in _ERC and value is None)
+            **(said if isinstance(said, dict) else {}),
+            **{key: value for key, value in content.items() if key not in fixed and not (key in ERC and value is None)},
         }
-        profile, submitter, payload_url, kind, mode = (str(content.get(key) or "") for key in own)
-        return Submission(profile, submitter, payload_url, kind, mode, metadata, request_id)
+        profile, submitter, payload_url, kind, mode = (str(content.get(key) or "") for key in fixed)
+        return Submission(profile, submitter, payload_url, kind, mode, metadata, str(own.get("request_id", "")))
 
-    def configuration(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
-        """What a job's configuration holds."""
-        return dict(configuration)
+    def spread(self, configuration: Mapping[str, Any], kept: Documents) -> Spread:
+        """A job's configuration as its nodes have it. What they have already (`kept`) is never dropped."""
+        there = kept[CONFIGURATION]
+        content = {key: value for key, value in configuration.items() if key in FIXED_KEYS or key in there}
+        beside = {key: value for key, value in configuration.items() if key not in content}
+        return Spread({CONFIGURATION: {**there, **content}}, beside)
 
-    def read_configuration(self, content: Mapping[str, Any], batch_id: str) -> dict[str, Any]:
+    def gathered(self, found: Spread, batch_id: str, job_id: str) -> dict[str, Any]:
         """The configuration behind it."""
-        del batch_id
-        return dict(content)
+        return {**self.working_folder(batch_id, job_id), **found.beside, **found.nodes[CONFIGURATION]}
 
-    def identifiers(self, identifiers: Identifiers) -> dict[str, Any] | None:
-        """What a job's identifiers hold; None: there is no such node."""
+    def working_folder(self, batch_id: str, job_id: str) -> dict[str, Any]:
+        """Where a job is worked on whose nodes do not say it."""
+        return {WORKING_FOLDER: f"{self._work_folder}/{batch_id}/{job_id}"} if self._work_folder else {}
+
+    def new_documents(self, batch: Batch, identifiers: Identifiers) -> Documents:
+        """What the nodes of a new job hold beside its configuration."""
+        del batch, identifiers
+        return {CONFIGURATION: {}}
+
+    def identifiers(self, identifiers: Identifiers) -> dict[str, Any]:
+        """What a job's identifiers hold."""
         return {"primary": identifiers.primary or None, "local_id": list(identifiers.local)}
 
-    def read_identifiers(self, content: Mapping[str, Any]) -> Identifiers:
-        """The identifiers behind it."""
+    def read_identifiers(self, content: Mapping[str, Any] | None, configuration: Mapping[str, Any]) -> Identifiers:
+        """The identifiers behind it; None: there is no such node."""
+        del configuration
+        content = content or {}
         local = content.get("local_id") or ()
         local = (local,) if isinstance(local, str) else tuple(map(str, local))
         return Identifiers(str(content.get("primary") or content.get("primary_id") or ""), local)
@@ -297,119 +368,10 @@ class QueueTree:
     batch_node: str = ""
 
 
-class MerrittTree(QueueTree):
-    """The tree that Merritt's own library reads and writes: spelling `mrt-zk`."""
-
-    spelling = MERRITT
-    empty = None
-    folders = (*QueueTree.folders, Folder.DELETED)
-    batch_node = "bid"
-    _job_time = "last_modified"
-    #: Our keys and Merritt's, in submissions and configurations.
-    _KEYS: ClassVar = {
-        "profile_name": "profile", "payload_url": "filename", "erc_who": "creator", "erc_what": "title",
-        "erc_when": "date", "response_type": "responseForm", "payload_type": "type", "batch_id": "batchID",
-        "digest_type": "digestType", "digest_value": "digestValue", "notification_format": "notificationFormat",
-        # Theirs is the payload's address; what its file is called stands beside it.
-        "filename": "payloadFilename",
-    }  # fmt: skip
-    _TYPES: ClassVar = {"object_manifest": "manifest"}
-
-    def __init__(self, chroot: str, rules: QueueRules | None = None, token_base: int = 0) -> None:
-        super().__init__(chroot, rules, token_base)
-        self._locks = f"{chroot}/locks"
-        self._uuids = f"{chroot}/batch-uuids"
-
-    @property
-    def _hold_folders(self) -> tuple[str, ...]:
-        return (self._uuids, self._locks, *self.hold_folders)
-
-    @property
-    def hold_folders(self) -> tuple[str, ...]:
-        return (f"{self._locks}/queue", f"{self._locks}/collections")
-
-    def hold(self, profile: str) -> str:
-        if profile == ALL:
-            return f"{self._locks}/queue/ingest"
-        return f"{self._locks}/collections/{re.sub(':?/', '_', profile)}"
-
-    def held_profiles(self, names: Mapping[str, list[str]]) -> list[str]:
-        queue, collections = self.hold_folders
-        return [*([ALL] if "ingest" in names[queue] else []), *names[collections]]
-
-    def uuid(self, submission: Mapping[str, Any]) -> str | None:
-        name = submission.get("batchID")
-        return f"{self._uuids}/{name}" if name else None
-
-    def word(self, state: str) -> str:
-        return "".join(part.capitalize() for part in state.split("-"))
-
-    def state(self, word: object, table: Machine) -> str:
-        return super().state(re.sub("(?<=[a-z])(?=[A-Z])", "-", str(word)).lower(), table)
-
-    def time(self, at: datetime) -> str:
-        return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} +0000"
-
-    def good_word(self, state: str, good: str | None) -> str | None:
-        if good is not None:
-            return self.word(good)
-        first = self.rules.create.target
-        return None if state == first else self.word(first)
-
-    def good_step(self, word: object) -> str | None:
-        # Merritt writes Pending for none, and Held when a job is released.
-        none = (None, "", self.word(self.rules.create.target), self.word(HELD))
-        return None if word in none else str(word).lower()
-
-    def submission(self, submission: Submission, uuid: str) -> dict[str, Any]:
-        given = {
-            **submission.metadata,
-            "profile_name": submission.profile,
-            "submitter": submission.submitter,
-            "payload_url": submission.payload_url,
-        }
-        own = {"batchID": submission.metadata.get("batch_id", uuid)}
-        return {**self._spelt(given), "type": submission.type, "update": submission.mode == "update", **own}
-
-    def read_submission(self, content: Mapping[str, Any], request_id: str) -> Submission:
-        ours = self._unspelt(content)
-        kind, update = ours.pop("payload_type", ""), ours.pop("update", False)
-        return super().read_submission(
-            {**ours, "type": kind, "submission_mode": "update" if update in (True, "true") else "add"}, request_id
-        )
-
-    def configuration(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
-        given = {key: value for key, value in configuration.items() if key not in ("batch_id", "submission_mode")}
-        kind = given.pop("payload_type", "")
-        update = configuration.get("submission_mode") == "update"
-        return {**self._spelt(given), "type": self._TYPES.get(kind, kind), "update": update}
-
-    def read_configuration(self, content: Mapping[str, Any], batch_id: str) -> dict[str, Any]:
-        ours = self._unspelt(content)
-        kind, update = ours.pop("payload_type", ""), ours.pop("update", False)
-        types = {theirs: own for own, theirs in self._TYPES.items()}
-        mode = "update" if update in (True, "true") else "add"
-        return {**ours, "batch_id": batch_id, "payload_type": types.get(kind, kind), "submission_mode": mode}
-
-    def identifiers(self, identifiers: Identifiers) -> dict[str, Any] | None:
-        if not identifiers.primary and not identifiers.local:
-            return None
-        return {"primary_id": identifiers.primary, "local_id": list(identifiers.local)}
-
-    def job_nodes(self, job_id: str, batch_id: str) -> list[tuple[str, bytes | None]]:
-        return [(f"{self.item(job_id)}/bid", batch_id.encode()), (f"{self.item(job_id)}/space_needed", b"0")]
-
-    def _spelt(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Our words come last: what an owner adds under one of theirs replaces nothing."""
-        theirs = {key: value for key, value in content.items() if key not in self._KEYS}
-        return theirs | {self._KEYS[key]: value for key, value in content.items() if key in self._KEYS}
-
-    def _unspelt(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        ours = {theirs: own for own, theirs in self._KEYS.items()}
-        return {ours.get(key, key): value for key, value in content.items()}
-
-
-SPELLINGS: Mapping[str, type[QueueTree]] = {tree.spelling: tree for tree in (QueueTree, MerrittTree)}
+def made_content(made: int, request_id: str, spread: Spread) -> dict[str, Any]:
+    """What is known of a batch under our own root."""
+    request = {"request_id": request_id} if request_id else {}
+    return {"made": made, **request, **({"said": dict(spread.beside)} if spread.beside else {})}
 
 
 def encode(content: Mapping[str, Any]) -> bytes:

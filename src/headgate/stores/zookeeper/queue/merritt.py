@@ -1,0 +1,203 @@
+"""The tree that Merritt's own library reads and writes: spelling `mrt-zk`."""
+
+from __future__ import annotations
+
+import re
+import uuid as uuids
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from headgate.core.queue.model import ALL, HELD, Batch, Folder, Identifiers, Submission
+from headgate.core.queue.rules import MERRITT
+from headgate.core.tables.machine import Machine
+from headgate.stores.zookeeper.queue.tree import (
+    CONFIGURATION,
+    ERC,
+    Documents,
+    QueueTree,
+    Spread,
+    TreeOptions,
+)
+
+_DUBLIN_CORE = (
+    "contributor", "coverage", "creator", "date", "description", "format", "identifier", "language", "publisher",
+    "relation", "rights", "source", "subject", "title", "type",
+)  # fmt: skip
+#: Our keys and Merritt's, in submissions and configurations.
+_KEYS: Mapping[str, str] = {
+    "profile_name": "profile", "payload_url": "filename", "payload_type": "type", "response_type": "responseForm",
+    "erc_who": "creator", "erc_what": "title", "erc_when": "date", "digest_type": "digestType",
+    "digest_value": "digestValue", "notification_format": "notificationFormat", "submitted": "submissionDate",
+    "resource_type": "DataCiteResourceType", **{f"dc_{word}": f"DC{word}" for word in _DUBLIN_CORE},
+}  # fmt: skip
+#: The same of what a job's object is called, which its own node says where there is one.
+_JOB_KEYS = {**_KEYS, "supplied_id": "objectID", "submission_mode": "update"}
+_BATCH_KEYS = {**_KEYS, "batch_id": "batchID", "primary_id": "objectID", "local_id": "localID"}
+#: Keys that both call alike.
+_ALIKE = ("submitter", "note", "notification")
+#: The kinds of payload that they call otherwise.
+_TYPES = {"object_manifest": "manifest"}
+#: Nodes of a job that hold what its configuration has as one key each.
+METADATA, STORE, INVENTORY = "metadata", "store", "inventory"
+#: What has the node of a lock in place of what a path cannot hold.
+_NOT_IN_NAMES = re.compile(":?/")
+
+
+class MerrittTree(QueueTree):
+    """The tree that Merritt's own library reads and writes: spelling `mrt-zk`."""
+
+    spelling = MERRITT
+    empty = None
+    folders = (*QueueTree.folders, Folder.DELETED)
+    batch_node = "bid"
+    _job_time = "last_modified"
+    documents = (CONFIGURATION, METADATA, STORE, INVENTORY)
+    foreign = ("access", "migration")
+
+    def __init__(self, chroot: str, options: TreeOptions = TreeOptions()) -> None:  # noqa: B008 - frozen
+        super().__init__(chroot, options)
+        self._locks = f"{chroot}/locks"
+        self._uuids = f"{chroot}/batch-uuids"
+
+    @property
+    def _hold_folders(self) -> tuple[str, ...]:
+        return (self._uuids, self._locks, *self.hold_folders)
+
+    @property
+    def hold_folders(self) -> tuple[str, ...]:
+        return (f"{self._locks}/queue", f"{self._locks}/collections")
+
+    def hold(self, profile: str) -> str:
+        if profile == ALL:
+            return f"{self._locks}/queue/ingest"
+        return f"{self._locks}/collections/{lock_name(profile)}"
+
+    def held_profiles(self, names: Mapping[str, list[str]]) -> list[str]:
+        queue, collections = self.hold_folders
+        return [*([ALL] if "ingest" in names[queue] else []), *names[collections]]
+
+    def uuid(self, submission: Mapping[str, Any]) -> str | None:
+        name = submission.get("batchID")
+        return f"{self._uuids}/{name}" if name else None
+
+    def word(self, state: str) -> str:
+        return "".join(part.capitalize() for part in state.split("-"))
+
+    def state(self, word: object, table: Machine) -> str:
+        return super().state(re.sub("(?<=[a-z])(?=[A-Z])", "-", str(word)).lower(), table)
+
+    def time(self, at: datetime) -> str:
+        return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} +0000"
+
+    def good_word(self, state: str, good: str | None) -> str | None:
+        if good is not None:
+            return self.word(good)
+        first = self.rules.create.target
+        return None if state == first else self.word(first)
+
+    def good_step(self, word: object) -> str | None:
+        # Merritt writes Pending for none, and Held when a job is released.
+        none = (None, "", self.word(self.rules.create.target), self.word(HELD))
+        return None if word in none else str(word).lower()
+
+    def submission(self, submission: Submission, uuid: str) -> Spread:
+        said = dict(submission.metadata)
+        content = {
+            "batchID": said.pop("batch_id", uuid),
+            "profile": submission.profile,
+            "submitter": submission.submitter,
+            "filename": submission.payload_url,
+            **{
+                _BATCH_KEYS.get(key, key): said.pop(key)
+                for key in list(said)
+                if key in _BATCH_KEYS or key in (*_ALIKE, "size")
+            },
+            "type": submission.type,
+            "update": submission.mode == "update",
+        }
+        return Spread({"submission": content}, said)
+
+    def read_submission(self, content: Mapping[str, Any], own: Mapping[str, Any]) -> Submission:
+        ours = _ours(content, _BATCH_KEYS)
+        kind, update = ours.pop("payload_type", ""), ours.pop("update", False)
+        return super().read_submission({**ours, "type": kind, "submission_mode": _mode(update)}, own)
+
+    def spread(self, configuration: Mapping[str, Any], kept: Documents) -> Spread:
+        there, beside = dict(kept[CONFIGURATION]), dict(configuration)
+        beside.pop("batch_id", None)
+        documents = {name: beside.pop(name) for name in (STORE, INVENTORY) if isinstance(beside.get(name), dict)}
+        erc = {key: beside[key] for key in ERC if beside.get(key)}
+        if METADATA in kept and (erc or kept[METADATA]):
+            documents[METADATA] = {**kept[METADATA], **erc}
+            beside.pop("erc_where", None)
+        known = self._read_configuration(there)
+        for key in list(beside):
+            name = _JOB_KEYS.get(key, key)
+            if key not in _JOB_KEYS and key not in _ALIKE and not _is_kept(key, there):
+                continue
+            value = beside.pop(key)
+            # What means the same stays as another program wrote it.
+            if value is not None if name not in there else known.get(key) != value:
+                there |= _spelt(key, name, value)
+        return Spread({CONFIGURATION: there, **documents}, beside)
+
+    def gathered(self, found: Spread, batch_id: str, job_id: str) -> dict[str, Any]:
+        erc = {key: value for key, value in found.nodes.get(METADATA, {}).items() if key in ERC and value}
+        documents = {name: dict(found.nodes[name]) for name in (STORE, INVENTORY) if name in found.nodes}
+        return {
+            **self.working_folder(batch_id, job_id), **erc, **found.beside,
+            **self._read_configuration(found.nodes[CONFIGURATION]), **documents, "batch_id": batch_id,
+        }  # fmt: skip
+
+    @staticmethod
+    def _read_configuration(content: Mapping[str, Any]) -> dict[str, Any]:
+        ours = _ours(content, _JOB_KEYS)
+        types = {theirs: own for own, theirs in _TYPES.items()}
+        kind, mode = str(ours.get("payload_type") or "file"), _mode(ours.get("submission_mode"))
+        fixed = {key: str(ours.get(key) or "") for key in ("profile_name", "submitter", "payload_url")}
+        return {**ours, **fixed, "payload_type": types.get(kind, kind), "submission_mode": mode}
+
+    def new_documents(self, batch: Batch, identifiers: Identifiers) -> Documents:
+        names = {"objectID": identifiers.primary, "localID": ";".join(identifiers.local)}
+        own = {"batchID": batch.submission.metadata.get("batch_id", ""), "jobID": f"jid-{uuids.uuid4()}"}
+        return {CONFIGURATION: {**own, **{key: value for key, value in names.items() if value}}, METADATA: {}}
+
+    def identifiers(self, identifiers: Identifiers) -> dict[str, Any]:
+        return {"primary_id": identifiers.primary, "local_id": list(identifiers.local)}
+
+    def read_identifiers(self, content: Mapping[str, Any] | None, configuration: Mapping[str, Any]) -> Identifiers:
+        if content is None:  # Their library writes such a node only where it holds something.
+            local = [each.strip() for each in str(configuration.get("localID") or "").split(";")]
+            content = {"primary_id": configuration.get("objectID"), "local_id": [each for each in local if each]}
+        return super().read_identifiers(content, configuration)
+
+    def job_nodes(self, job_id: str, batch_id: str) -> list[tuple[str, bytes | None]]:
+        return [(f"{self.item(job_id)}/bid", batch_id.encode()), (f"{self.item(job_id)}/space_needed", b"0")]
+
+
+def lock_name(text: str) -> str:
+    """What the node of a lock is called."""
+    return _NOT_IN_NAMES.sub("_", text)
+
+
+def _ours(content: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Our words come last: what stands under one of them by itself replaces nothing."""
+    names = {theirs: own for own, theirs in keys.items()}
+    others = {key: value for key, value in content.items() if key not in names}
+    return others | {names[key]: value for key, value in content.items() if key in names}
+
+
+def _is_kept(key: str, there: Mapping[str, Any]) -> bool:
+    """Whether a key that we do not know stands in the node, and is not one of Merritt's that we call otherwise."""
+    return key in there and key not in _JOB_KEYS.values()
+
+
+def _spelt(key: str, name: str, value: Any) -> dict[str, Any]:
+    if key == "submission_mode":
+        return {"update": value == "update"}
+    return {name: _TYPES.get(str(value), value) if key == "payload_type" else value}
+
+
+def _mode(update: object) -> str:
+    return "update" if update in (True, "true") else "add"

@@ -1,0 +1,133 @@
+"""Headgate's own steps on batches and jobs that Merritt's programs made, and prepared for them."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headgate import Gate
+from headgate.core.queue.model import Batch
+from tests.ingest.site import Site, running, site
+from tests.merritt.other_side import OtherSide
+from tests.waiting import until
+
+ARK = "ark:/99999/fk4abc"
+
+
+@pytest.fixture
+def here(url: str, tmp_path: Path) -> Iterator[Site]:
+    """A repository whose queue is in a tree that both sides share."""
+    with site(tmp_path, f"sqlite:///{tmp_path / 'headgate.db'}", f"{url}?spelling=mrt-zk") as found:
+        found.profile()
+        yield found
+
+
+def batch_of_theirs(here: Site, other: OtherSide) -> tuple[str, str]:
+    """A batch and its job, as Merritt's own batch consumer leaves them."""
+    url = here.origin.add("/a.txt", b"hello")
+    batch = other.create_batch(profile="demo", submitter="bob", filename=url, type="file")
+    assert other.take_pending_batch() == batch
+    configuration = {
+        "batchID": "bid-1", "jobID": "jid-1", "profile": "demo", "type": "file", "submitter": "bob", "filename": url,
+        "title": "Hello", "creator": "Bob", "update": False,
+    }  # fmt: skip
+    job = other.create_job(batch, configuration, identifiers={"primary_id": "", "local_id": ["l1"]})
+    other.set_batch(batch, "Reporting")
+    other.unlock(f"/batches/{batch}")
+    return batch, job
+
+
+def ended(gate: Gate, batch: str) -> Batch:
+    until(lambda: gate.queue.batch(batch).state in ("completed", "failed"), f"{batch} ends", 60)
+    return gate.queue.batch(batch)
+
+
+def test_a_batch_of_the_other_side_is_ingested_to_its_end(here: Site, other: OtherSide) -> None:
+    batch, job = batch_of_theirs(here, other)
+    with here.gate() as gate, running(gate):
+        found = ended(gate, batch)
+        assert [each.message for each in gate.queue.jobs("failed")] == []
+        assert found.state == "completed"
+        (stored,) = gate.inventory.objects()
+        assert (stored.what, stored.who, stored.local) == ("Hello", "Bob", ("l1",))
+        until(lambda: len(here.box.mails) == 1, "the report is mailed")
+    assert [each["data"]["submitter"] for each in here.callbacks()] == ["bob"]
+    assert other.job_status(job) == "Completed"
+    assert other.content(f"/jobs/{job}/configuration")["batchID"] == "bid-1"
+    assert "batch-processing" in other.names(f"/batches/{batch}/states")
+
+
+def test_a_profile_that_does_not_exist_fails_the_job_by_its_name(here: Site, other: OtherSide) -> None:
+    _batch, job = batch_of_theirs(here, other)
+    (here.folder / "profiles" / "demo.toml").unlink()
+    with here.gate() as gate, running(gate, only=["job-pending"]):
+        until(lambda: other.job_status(job) == "Failed", "it fails")
+        assert "there is no profile demo" in gate.queue.job(job).message
+
+
+def test_another_storage_service_can_store_a_job_that_we_processed(here: Site, other: OtherSide) -> None:
+    """Both nodes are there before the job is Storing, and what they name can be read."""
+    _, job = batch_of_theirs(here, other)
+    steps = ["job-pending", "job-estimating", "job-provisioning", "job-downloading", "job-processing"]
+    with here.gate() as gate, running(gate, only=steps):
+        until(lambda: other.job_status(job) in ("Storing", "Failed"), "it can be stored", 60)
+        assert gate.inventory.objects() == []
+        ark = gate.queue.job(job).identifiers.primary
+        assert here.storage(gate).list_versions(ark) == ()
+    store = other.content(f"/jobs/{job}/store")
+    place = ark.replace(":", "%3A").replace("/", "%2F")
+    assert (store["mode"], store["delete"]) == (f"add/0/{place}", "")
+    listing = Path(store["manifest_url"].removeprefix("file://")).read_text()
+    assert "producer/a.txt" in listing
+    assert "system/mrt-erc.txt" in listing
+    inventory = other.content(f"/jobs/{job}/inventory")
+    assert inventory["mode"] == ""
+    assert inventory["manifest_url"].endswith(f"/manifest/0/{place}")
+
+
+def test_an_object_that_another_program_prepared_is_stored_and_recorded(here: Site, other: OtherSide) -> None:
+    """By its manifest, fetched under the rules of the profile."""
+    batch, job = batch_of_theirs(here, other)
+    files = {
+        "producer/a.txt": b"hello", "system/mrt-erc.txt": b"erc: \nwho: Bob\nwhat: Hello\nwhen: (:unas)\nwhere: x\n",
+    }  # fmt: skip
+    here.origin.add("/manifest", storage_manifest(here, files))
+    for step in ("Estimating", "Provisioning", "Downloading", "Processing"):
+        other.set_job(job, step)
+    other.put(f"/jobs/{job}/identifiers", {"primary_id": ARK, "local_id": ["l1"]})
+    other.put(f"/jobs/{job}/store", {"manifest_url": here.origin.url("/manifest"), "mode": "add/1/x", "delete": ""})
+    other.set_job(job, "Storing", "Success")
+    with here.gate() as gate, running(gate):
+        assert ended(gate, batch).state == "completed", [each.message for each in gate.queue.jobs("failed")]
+        (stored,) = gate.inventory.objects()
+        assert (stored.ark, stored.what) == (ARK, "Hello")
+        assert {each.name for each in gate.inventory.files(ARK, 1)} == set(files)
+
+
+def storage_manifest(here: Site, files: dict[str, bytes]) -> bytes:
+    rows = [
+        f"{here.origin.add(f'/files/{name}', data)} | sha-256 | {hashlib.sha256(data).hexdigest()} | {len(data)} | "
+        f"2026-01-01T00:00:00Z | {name} | text/plain"
+        for name, data in files.items()
+    ]
+    head = ["#%checkm_0.7", "#%profile | http://uc3.cdlib.org/registry/store/manifest/mrt-add-manifest"]
+    return "\n".join([*head, *rows, "#%eof"]).encode()
+
+
+def test_notify_after_another_service_recorded_the_object(here: Site, other: OtherSide) -> None:
+    batch, job = batch_of_theirs(here, other)
+    ours = [
+        "job-pending", "job-estimating", "job-provisioning", "job-downloading", "job-processing", "job-storing",
+        "job-notify", "batch-reporting",
+    ]  # fmt: skip
+    with here.gate() as gate, running(gate, only=ours):
+        until(lambda: other.take_job("Recording") == job, "it is to be recorded", 60)
+        other.set_job(job, "Notify", "Success")
+        other.unlock(f"/jobs/{job}")
+        assert ended(gate, batch).state == "completed"
+        (told,) = here.callbacks()
+        assert (told["type"], told["data"]["version"], told["data"]["title"]) == ("ingest.completed", 1, "Hello")
+        assert told["data"]["files"] > 1
+        assert json.dumps(told["data"]["primary_id"]).startswith('"ark:')
