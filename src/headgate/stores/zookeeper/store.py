@@ -11,6 +11,7 @@ from headgate.stores.ports.history import HistoryKeeper, HistorySource, MergedHi
 from headgate.stores.zookeeper.address import Address, parse
 from headgate.stores.zookeeper.ensemble.asking import look
 from headgate.stores.zookeeper.ensemble.session import ZkSessions
+from headgate.stores.zookeeper.ensemble.versions import version_notice
 from headgate.stores.zookeeper.locks.store import ZookeeperLocks
 from headgate.stores.zookeeper.opening import RootNode, open_tree
 from headgate.stores.zookeeper.outages import ZookeeperOutages
@@ -69,8 +70,8 @@ class ZookeeperStore:
         return ()
 
     def notices(self) -> Sequence[str]:
-        """Return what others on the network can do with the store."""
-        return self._address.notices()
+        """Return what others on the network can do with the store, and what its servers can lose."""
+        return [*self._address.notices(), *version_notice(self.name, self._sessions.base.member_version())]
 
     def ping(self) -> None:
         """Ask for the shortest answer there is."""

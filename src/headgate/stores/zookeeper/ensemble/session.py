@@ -26,9 +26,10 @@ from kazoo.retry import KazooRetry, RetryFailedError
 from headgate.calls.deadlines import time_limit
 from headgate.core.errors import BadValue, HeadgateError, StoreMisconfigured, StoreUnavailable
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
-from headgate.stores.tls import Tls
+from headgate.stores.tls import OFF, Tls
 from headgate.stores.zookeeper.ensemble.asking import Question, Watch, children
 from headgate.stores.zookeeper.ensemble.servers import Servers
+from headgate.stores.zookeeper.ensemble.versions import ASK_SERVER, Version, member_version
 from headgate.telemetry import logger
 
 #: The longest silence, in milliseconds, after which a connection counts as dead, however long its session is.
@@ -285,6 +286,15 @@ class ZkSession:
             return [self._answer(sent, until) for sent in [question(client) for question in questions]]
         except INTERRUPTIONS as error:
             raise Interrupted(str(error) or type(error).__name__) from error
+
+    def member_version(self) -> Version | None:
+        """The version of the member that this session asks; None if it stands alone, does not say, or asks for TLS."""
+        client = self.ready()
+        if self._servers.tls.mode != OFF:
+            return None
+        with suppress(OSError, kazoo.KazooException, KazooTimeoutError):
+            return member_version(client.command(ASK_SERVER))
+        return None
 
     def send(self, question: Question, answered: Callable[[Any], None] = void) -> None:
         """Send it before what is asked next, and do not wait: kazoo's thread calls with the answer."""
