@@ -59,6 +59,7 @@ def test_every_error_is_raised_at_the_caller_as_it_was_at_the_service(kind: type
     document = json.loads(bytes(answer.body))
     assert (document["status"], answer.status_code) == (status_of(error), status_of(error))
     assert answer.media_type == "application/problem+json"
+    assert document.keys() == {*vars(error), "type", "title", "status", "detail"}
     with pytest.raises(HeadgateError) as raised:
         raise_problem("http://x", httpx2.Response(answer.status_code, content=bytes(answer.body)), None)
     assert type(raised.value) is kind
@@ -76,6 +77,10 @@ def test_a_busy_resource_is_409_with_who_holds_it_and_when_to_ask_again(gate: Ga
     assert (blocker["client"], blocker["mode"], blocker["resource"]) == ("nightly", "shared", "busy:1")
     assert answer.json()["type"] == "urn:headgate:lock-refused"
     assert "nightly" in answer.json()["detail"]
+    wanted = {"client": "me", "wants": [{"resource": "busy:1", "mode": "exclusive"}], "lease": None, "note": ""}
+    request = answer.json()["request"]
+    assert {name: request[name] for name in wanted} == wanted
+    assert not {"fresh", "outlives"} & request.keys(), "what the store alone has to know is not shown"
 
 
 def test_the_status_has_the_form_of_the_ids(gate: Gate, with_scopes: Tokens) -> None:

@@ -15,7 +15,8 @@ from urllib.parse import quote
 from headgate.calls.actor import actor
 from headgate.calls.deadlines import BULK_SECONDS, current, within
 from headgate.client.errors import raise_problem
-from headgate.core.errors import MissingExtra, StoreUnavailable
+from headgate.core.errors import KeyInUse, MissingExtra, StoreUnavailable
+from headgate.core.problems import TYPE, word_of
 from headgate.core.values.redaction import mask
 from headgate.service.access.identity import new_request_id, owner
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
@@ -28,7 +29,7 @@ SHORTEST_SECONDS = 0.001
 #: Of a page.
 MOST = 1000
 #: What the service says while the first of two requests with the same key is running, and a pause before the next.
-KEY_IN_USE, RUNNING_SECONDS = b"urn:headgate:key-in-use", 0.1
+KEY_IN_USE, RUNNING_SECONDS = f"{TYPE}{word_of(KeyInUse)}".encode(), 0.1
 
 
 class ServiceConnection:

@@ -35,12 +35,10 @@ from headgate.core.errors import (
     Unavailable,
     UnknownName,
 )
+from headgate.core.problems import TYPE, data_of, word_of
 from headgate.core.values.redaction import redact, redact_all
-from headgate.core.values.wire import plain
 from headgate.telemetry import event
 
-#: What the type of a problem begins with; the rest is the error's name.
-TYPE = "urn:headgate:"
 #: By kind, the first that fits.
 STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
     (Refused, 409),
@@ -206,12 +204,12 @@ def status_of_kind(kind: type[HeadgateError]) -> int:
 def _of_ours(error: HeadgateError) -> ProblemResponse:
     status = status_of(error)
     kind = type(error)
-    data = {name: plain(value) for name, value in vars(error).items() if not name.startswith("_")}
+    data = data_of(error)
     if not isinstance(error, Refused | Lost):
         # Those name resources and items exactly as they are called; the rest repeats what was sent or what failed.
         data = redact_all(data)
     title = (inspect.getdoc(kind) or kind.__name__).partition("\n")[0]
-    content = {**data, "type": TYPE + kebab_case(kind.__name__), "title": title, "status": status, "detail": str(error)}
+    content = {**data, "type": TYPE + word_of(kind), "title": title, "status": status, "detail": str(error)}
     return ProblemResponse(content, status, headers=_headers(error, status))
 
 
@@ -241,8 +239,3 @@ def _of_validation(error: RequestValidationError) -> ProblemResponse:
     found = [{"where": ".".join(map(str, each["loc"])), "why": str(each["msg"])} for each in every[:MOST_TOLD]]
     more = [f"and {len(every) - MOST_TOLD:,} more"] if len(every) > MOST_TOLD else []
     return problem(422, "; ".join([*(f"{each['where']}: {each['why']}" for each in found), *more]), errors=found)
-
-
-def kebab_case(name: str) -> str:
-    """LockRefused is lock-refused."""
-    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")

@@ -93,8 +93,9 @@ def write_json(content: dict[str, Any]) -> None:
 
 def document(error: HeadgateError, console: Console) -> dict[str, Any]:
     """Return the error's kind, text, data and next steps."""
-    data = {name: value for name, value in vars(error).items() if not name.startswith("_")}
-    content = {"error": kebab_case(type(error).__name__), "detail": str(error), **data}
+    from headgate.core.problems import data_of, word_of
+
+    content = {"error": word_of(type(error)), "detail": str(error), **data_of(error)}
     steps = [command for _why, command in next_steps(error, console)]
     return {**content, "next": steps} if steps else content
 
@@ -124,11 +125,6 @@ def next_steps(error: HeadgateError, console: Console) -> list[tuple[str, str]]:
             for each in locks[:MOST_LOCKS]
         ),
     ]
-
-
-def kebab_case(name: str) -> str:
-    """LockRefused is lock-refused."""
-    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
 
 
 def _with_option(words: Sequence[str], option: str, value: str) -> str:

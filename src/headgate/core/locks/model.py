@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from headgate.core.access.owners import LOCAL, Actor
 from headgate.core.values.durations import in_words
+from headgate.core.values.wire import INTERNAL
 
 
 class Mode(StrEnum):
@@ -74,9 +75,9 @@ class Request:
     #: Why the lock is taken, for people.
     note: str = ""
     #: True when the id was made for this request, so that it cannot be a repeat.
-    fresh: bool = False
+    fresh: bool = field(default=False, metadata=INTERNAL)
     #: True when a leased grant is to outlive this process's clean end: it is taken for a client of the service.
-    outlives: bool = False
+    outlives: bool = field(default=False, metadata=INTERNAL)
     #: Who asks, as the service knows it: the grant is this principal's.
     principal: str = LOCAL
     #: Why holds of other principals may be joined; empty: they may not.

@@ -11,6 +11,8 @@ from functools import cache
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+#: Marks a field of a dataclass that says something about this process alone: it is not written.
+INTERNAL: Mapping[str, bool] = {"internal": True}
 _writers: dict[type, Callable[[Any], Any]] = {}
 
 
@@ -25,7 +27,7 @@ def plain(value: Any) -> Any:
 def _writer(kind: type) -> Callable[[Any], Any]:
     """What makes values of this type plain."""
     if is_dataclass(kind):
-        names = [each.name for each in fields(kind)]
+        names = [each.name for each in fields(kind) if not each.metadata.get("internal")]
         return lambda value: {name: plain(getattr(value, name)) for name in names}
     if issubclass(kind, Mapping):
         return lambda value: {str(key): plain(each) for key, each in value.items()}

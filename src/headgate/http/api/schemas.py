@@ -18,8 +18,9 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from headgate.core.problems import word_of
 from headgate.http.access.auth import Caller, TheFeed, TheGate, needs
-from headgate.http.errors import PROBLEMS, kebab_case, status_of_kind
+from headgate.http.errors import PROBLEMS, status_of_kind
 from headgate.operations.declaring import (
     Argument,
     Idempotency,
@@ -200,7 +201,7 @@ def answers(operation: Operation) -> Responses:
     if operation.idempotency is Idempotency.FILE:
         found[507] = {**PROBLEMS[503], "description": "No space for the file."}
     for status in {status_of_kind(each) for each in operation.errors}:
-        names = [f"`{kebab_case(each.__name__)}`" for each in operation.errors if status_of_kind(each) == status]
+        names = [f"`{word_of(each)}`" for each in operation.errors if status_of_kind(each) == status]
         told = PROBLEMS[status]
         found[status] = {**told, "description": f"{told['description']} {', '.join(names)}"}
     return found

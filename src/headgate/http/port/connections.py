@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from headgate.core.problems import TYPE
 from headgate.http.access.auth import ADMITTED
-from headgate.http.errors import AWAY_SECONDS, TYPE
+from headgate.http.errors import AWAY_SECONDS
 from headgate.http.limits.bounds import Limits
 from headgate.telemetry import event
 

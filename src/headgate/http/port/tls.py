@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from headgate.http.errors import TYPE
+from headgate.core.problems import TYPE
 from headgate.http.limits.bounds import Limits
 from headgate.telemetry import event
 
