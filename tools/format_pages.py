@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 from headgate.core.ledger import pipeline_keys
+from headgate.core.ledger.mappings.stamps import DIRECTIVES, FORMATS
 from headgate.core.ledger.pipeline_keys import Key
 from headgate.core.tables import describe
 from headgate.ingest.formats import manifest
@@ -41,7 +42,60 @@ stop_exit = "trust"
 
 [job.clean.environment]
 PARAM_REGION = "eu"
+
+[job.clean.maps.orders_raw]
+kind = "period"
+period = "day"
+unit = "hour"
+zone = "Europe/Berlin"
 """
+#: Tables of mappings, as they stand in a pipeline file; a test reads them.
+MAPPINGS = {
+    "A month is made of all of its days": """\
+[job.monthly.maps.days]
+kind = "period"
+period = "month"
+unit = "day"
+""",
+    "A day in Berlin is made of its hours, of which one may be missing; a late one makes it again": """\
+[job.daily.maps.hours]
+kind = "period"
+period = "day"
+unit = "hour"
+zone = "Europe/Berlin"
+need = 22
+on_late = "redo"
+""",
+    "A quarter is made of its trading days, until `headgate job close` says that these are all": """\
+[job.quarterly.maps.trading_days]
+kind = "period"
+period = "quarter"
+format = "%Y-%m-%d"
+""",
+    "A moving average over a week: a day and the six before it": """\
+[job.average.maps.days]
+kind = "window"
+before = 6
+unit = "day"
+""",
+    "A version is compared with the one before it, whatever their names": """\
+[job.compare.maps.versions]
+kind = "window"
+before = 1
+""",
+    "A sample is made of its four lanes": """\
+[job.merge.maps.lanes]
+kind = "split"
+format = "{sample}.{lane}"
+job_format = "{sample}"
+need = 4
+""",
+    "Every day reads the same two tables of rates": """\
+[job.convert.maps.rates]
+kind = "list"
+ids = ["eur", "usd"]
+""",
+}
 
 #: Who writes each kind of manifest, and what one row of it is.
 ROWS = {
@@ -73,8 +127,18 @@ def pipeline_page() -> str:
     )
     parts = ["# Pipeline files\n", lead]
     parts += ["## `[dataset.NAME]`\n", _keys(pipeline_keys.DATASET), "## `[job.NAME]`\n", _keys(pipeline_keys.JOB)]
-    parts += ["## Example\n", "```toml", PIPELINE.rstrip(), "```\n"]
+    parts += ["## `[job.NAME.maps.INPUT]`\n", _MAPS, _keys(pipeline_keys.MAP), _MAP_RULES]
+    parts += [each for text, toml in MAPPINGS.items() for each in (f"{text}:\n", "```toml", toml.rstrip(), "```\n")]
+    parts += ["### Formats of times\n", _directives(), "## Example\n", "```toml", PIPELINE.rstrip(), "```\n"]
     return "\n".join([*parts, _MORE])
+
+
+def _directives() -> str:
+    """What a format is made of, and the formats that need not be written."""
+    usual = ", ".join(f"{unit} `{form}`" for unit, form in FORMATS.items())
+    rows = [(f"`{each}`", str(part.width), part.meaning) for each, part in DIRECTIVES.items()]
+    lead = f"Each has a fixed number of digits; `%%` is a percent sign. Formats if none is given: {usual}.\n"
+    return lead + "\n" + describe.table(("directive", "digits", "meaning"), rows) + "\n"
 
 
 def _keys(keys: Iterable[Key]) -> str:
@@ -105,6 +169,18 @@ def example(layout: ManifestLayout) -> bytes:
     return manifest.write(layout, [entry])
 
 
+_MAPS = (
+    "A mapping says which data ids of an input one data id of the job needs. `same`, `period`, `window` and `split` also\n"
+    "create the job's data ids, as soon as something they read is READY; `all` and `list` never do. Where several\n"
+    "inputs create data ids, the job has those that all of them create; a job with `all` and `list` alone is claimed\n"
+    "with a data id that you name. The explanation, with late arrivals and resubmission:\n"
+    "[the model](../explanation/model.md#mappings). A complete example: the tutorial\n"
+    "[from days to months](../tutorials/months.md).\n"
+)
+_MAP_RULES = (
+    "Keys that do not belong to the kind are refused. A period can be made of any shorter unit that it has a whole\n"
+    "number of: a month of hours or days, a year of hours, days, months or quarters, but neither of weeks.\n"
+)
 _MORE = (
     "A dataset without any key is written `[dataset.report]`. The tutorial that builds such a pipeline step by\n"
     "step: [the ledger](../tutorials/ledger.md). How secrets are sealed and who can read them:\n"

@@ -10,6 +10,7 @@ import pytest
 import headgate
 from headgate.cli.ledger.definitions import read_pipeline
 from headgate.core.ledger import pipeline_keys
+from headgate.core.ledger.mappings.parsing import KEYS, parse_maps
 from headgate.core.ledger.pipeline_keys import Key
 from headgate.ingest.formats import manifest
 from headgate.ingest.formats.manifest import LAYOUTS, ManifestLayout
@@ -17,7 +18,7 @@ from headgate.ingest.steps import new_jobs as payload_types
 from headgate.service.ledger.use_cases import Ledger
 from headgate.service.queue.checks import METADATA, TYPES
 from tests.docs.pages import ROOT
-from tools.format_pages import PIPELINE, example
+from tools.format_pages import MAPPINGS, PIPELINE, example
 
 #: Parameters that are no part of a definition.
 OURS = {"self", "name", "holders", "share"}
@@ -41,11 +42,24 @@ def test_the_example_of_a_pipeline_file_has_every_key_and_is_accepted(tmp_path: 
     content = read_pipeline(file)
     for noun, keys in (("dataset", pipeline_keys.DATASET), ("job", pipeline_keys.JOB)):
         assert {key for body in content[noun].values() for key in body} == {key.name for key in keys}
+    mapped = [each for body in content["job"].values() for each in body["maps"].values()]
+    assert {key for each in mapped for key in each} <= {key.name for key in pipeline_keys.MAP}
     with headgate.connect(f"sqlite:///{tmp_path}/headgate.db") as gate:
         for name, body in content["dataset"].items():
             gate.ledger.define_dataset(name, **{key: value for key, value in body.items() if key != "secrets"})
         for name, body in content["job"].items():
             assert gate.ledger.define_job(name, **body).changes
+
+
+def test_every_key_of_a_mapping_is_listed() -> None:
+    assert [key.name for key in pipeline_keys.MAP] == list(KEYS)
+
+
+@pytest.mark.parametrize("text", MAPPINGS.values(), ids=MAPPINGS)
+def test_the_examples_of_mappings_are_accepted(text: str) -> None:
+    ((job, body),) = tomllib.loads(text)["job"].items()
+    assert job.isidentifier()
+    assert set(parse_maps(body["maps"], list(body["maps"]))) == set(body["maps"])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)

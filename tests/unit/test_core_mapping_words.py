@@ -1,6 +1,7 @@
 """Mappings as people write them: what is accepted, how it is written again, and what is refused in which words."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from headgate import BadValue
 from headgate.core.ledger.mappings.model import InputMap, MapKind
 from headgate.core.ledger.mappings.parsing import KEYS, KEYS_OF, parse_map, parse_maps
+from headgate.core.ledger.model import Job
+from headgate.core.ledger.pipeline import warnings_for
 from headgate.core.values.wire import parse, plain
 
 GOOD: list[dict[str, Any]] = [
@@ -44,9 +47,9 @@ def test_same_is_what_an_input_without_a_mapping_has() -> None:
     [
         (GOOD[0], "every day of the month"),
         (GOOD[1], "every hour of the day in Europe/Berlin, at least 20, redone 10 min after a late input"),
-        (GOOD[2], "whatever arrives as %Y%m%d of the month, at least one"),
+        (GOOD[2], "whatever arrives as %Y%m%d of the month (%Y.%m), at least one"),
         (GOOD[3], "2 before and 1 after, in its order"),
-        (GOOD[4], "2 before and 0 after, by week"),
+        (GOOD[4], "2 before and 0 after, by week (%GW%V)"),
         (GOOD[5], "all data ids"),
         (GOOD[6], "a list of 2 data ids, at least 1"),
         (GOOD[7], "every {sample}.{lane} of {sample}, at least 4"),
@@ -127,3 +130,42 @@ def test_a_mapping_of_what_is_no_input_is_refused() -> None:
     with pytest.raises(BadValue, match="is not a table"):
         parse_maps(["days"], ["days"])
     assert parse_maps(None, ["days"]) == {}
+
+
+# ---------------------------------------------------------------- what looks like a mistake
+
+
+def warned(*jobs: Job, **there: Sequence[str]) -> list[str]:
+    return [line for line in warnings_for(jobs, {"days": (), **there}) if "no job produces" not in line]
+
+
+def job_of(name: str, outputs: Sequence[str] = (), **documents: dict[str, Any]) -> Job:
+    return Job(name, tuple(documents), tuple(outputs), maps=parse_maps(documents, list(documents)))
+
+
+def test_a_format_that_no_data_id_of_the_input_has_is_warned_of() -> None:
+    monthly = job_of("monthly", days=MONTH)
+    assert warned(monthly, days=["2026-10-01"]) == warned(monthly) == []
+    assert warned(monthly, days=["x", "2026-10-01"]) == []
+    said = "job monthly reads days as %Y-%m-%d, but days has no such data ids; it has, for example, 20261001"
+    assert warned(monthly, days=["20261001"]) == [said]
+
+
+def test_a_format_that_the_producing_job_does_not_write_is_warned_of() -> None:
+    year = {"kind": "period", "period": "year", "unit": "month", "format": "%Y%m"}
+    monthly, yearly = job_of("monthly", ["months"], days=MONTH), job_of("yearly", months=year)
+    assert ["has, for example, 2026-11" in line for line in warned(monthly, yearly)] == [True]
+    assert warned(job_of("monthly", ["months"], days={**MONTH, "job_format": "%Y%m"}), yearly) == []
+
+
+def test_inputs_that_never_create_the_same_data_id_are_warned_of() -> None:
+    week = {"kind": "period", "period": "week", "unit": "day"}
+    assert ["never has one in common" in line for line in warned(job_of("both", days=MONTH, weeks=week))] == [True]
+    assert warned(job_of("both", days=MONTH, others=MONTH)) == []
+
+
+def test_waiting_for_a_person_is_said_when_it_is_defined() -> None:
+    split = {"kind": "split", "format": "{sample}.{lane}", "job_format": "{sample}"}
+    assert ["headgate job close merge DATAID" in line for line in warned(job_of("merge", lanes=split))] == [True]
+    assert warned(job_of("merge", lanes={**split, "need": 4})) == []
+    assert ["--dataid DATAID" in line for line in warned(job_of("convert", rates={"kind": "all"}))] == [True]

@@ -15,6 +15,7 @@ from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import common
 from headgate.core.errors import BadValue
 from headgate.core.ledger import pipeline_keys
+from headgate.core.ledger.mappings.parsing import parse_maps
 from headgate.core.values.documents import read_toml
 from headgate.core.values.words import suggestion
 
@@ -112,7 +113,24 @@ def read_pipeline(file: Path) -> Mapping[str, Any]:
         for name, body in _table(file, text, content, noun).items():
             _check_names(file, text, _table(file, text, content[noun], name), known, f"of {noun} {name} ")
             _check_lists(file, text, name, body)
+            if "maps" in body:
+                _check_maps(file, text, name, body)
     return content
+
+
+def _check_maps(file: Path, text: str, job: str, body: Mapping[str, Any]) -> None:
+    """Refuse a mapping of this file with the line of its first mistake."""
+    for name in _table(file, text, body, "maps"):
+        heading = rf"^\s*\[\s*job\s*\.\s*[\"']?{re.escape(job)}[\"']?\s*\.\s*maps\s*\.\s*[\"']?{re.escape(name)}\b"
+        try:
+            parse_maps({name: body["maps"][name]}, body.get("inputs", ()))
+        except BadValue as error:
+            start = next((number for number, line in enumerate(text.splitlines()) if re.match(heading, line)), 0)
+            key = error.what.rpartition(".")[2]
+            rest = "\n".join(text.splitlines()[start:])
+            place = start + _line(rest, key if key not in (name, "maps") else name)
+            why = f"of job {job} in {file.name}, line {place}, {error.why}"
+            raise BadValue(error.what, error.value, why) from error
 
 
 def _check_names(file: Path, text: str, content: Mapping[str, object], known: tuple[str, ...], where: str = "") -> None:

@@ -184,6 +184,24 @@ def list_jobs(console: Console) -> None:
     console.answer_list(documents, lambda: table(headings, rows) if rows else "no jobs yet")
 
 
+@job.command("show")
+@JOB_NAME
+@tabular
+def show(console: Console, job_name: str) -> None:
+    """Show the definition of JOB: what it reads and makes, and how often it tries."""
+    found, _ = console.ask(lambda gate: gate.ledger.job(job_name))
+    document = found.to_document()
+    shown = {"job": found.name, **{f"reads {name}": str(found.map_of(name)) for name in found.inputs}}
+    shown["makes"] = ", ".join(found.outputs)
+    shown["environment"] = ", ".join(f"{name}={value}" for name, value in found.environment.items())
+    rest = {
+        name: value for name, value in document.items() if name not in (*shown, "name", "inputs", "outputs", "maps")
+    }
+    console.answer(
+        document, lambda: pairs({name: "-" if value == "" else value for name, value in (shown | rest).items()})
+    )
+
+
 @job.command("connections")
 @JOB_NAME
 @tabular

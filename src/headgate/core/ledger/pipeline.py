@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
 from headgate.core.errors import BadValue, UnknownName
+from headgate.core.ledger.mappings.advice import map_warnings
 from headgate.core.ledger.model import EXTERNAL, MOST_INPUTS, Dataset, Job, OnFailure, StopExit
 from headgate.core.values.names import check_name
 
@@ -66,8 +67,11 @@ def check_beside(job: Job, datasets: Iterable[str], jobs: Iterable[Job]) -> None
             raise BadValue("output", taken, f"is already produced by job {other.name!r}; a dataset has one producer")
 
 
-def warnings_for(jobs: Sequence[Job], published: Iterable[str] = ()) -> list[str]:
-    """What looks like a mistake: jobs in a ring, and inputs that nothing makes or published yet."""
+def warnings_for(jobs: Sequence[Job], published: Mapping[str, Sequence[str]]) -> list[str]:
+    """What looks like a mistake: jobs in a ring, inputs that nothing makes or published yet, mappings that do not fit.
+
+    `published`: some READY data ids of each dataset that has any.
+    """
     made = {name: job.name for job in jobs for name in job.outputs}
     there = set(published)
     told = [
@@ -82,7 +86,7 @@ def warnings_for(jobs: Sequence[Job], published: Iterable[str] = ()) -> list[str
     ring = find_ring(needs)
     if ring:
         told.append("these jobs wait for each other and can never start: " + " → ".join(ring))
-    return told
+    return told + map_warnings(jobs, published)
 
 
 def find_ring(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -111,4 +111,74 @@ JOB = (
         "What counts when a worker is asked to stop before its command has ended. `interrupt`: the chunk was "
         "interrupted, whatever the exit code. `trust`: the exit code.",
     ),
+    Key(
+        "maps",
+        "table of tables",
+        "{}",
+        "By input: which of its data ids one data id of the job reads, see below. An input without a mapping is "
+        "read by the same data id.",
+    ),
+)
+
+MAP = (
+    Key(
+        "kind",
+        "text",
+        "",
+        "`same`: the same data id. `period`: the hours of a day, the days of a month, and so on. `window`: the data id "
+        "with those before and after it. `split`: data ids that differ in one field. `all`: every data id of the "
+        "input. `list`: the same few, always.",
+    ),
+    Key(
+        "period",
+        "text",
+        "",
+        "`period`: what one data id of the job stands for: `hour`, `day`, `week` (ISO), `month`, `quarter` or `year`.",
+    ),
+    Key(
+        "unit",
+        "text",
+        "",
+        "`period`, `window`: what one data id of the input stands for, in the same words. The calendar then says which "
+        "data ids there are. Without it a window counts in the input's order, and a period (which then needs `format`) "
+        "takes whatever arrives until `headgate job close JOB DATAID`.",
+    ),
+    Key(
+        "format",
+        "text",
+        "of the unit",
+        "The input's data ids. `period`, `window`: directives from the table below. `split`: fields in braces, such as "
+        "`{sample}.{lane}`; each is as short as possible.",
+    ),
+    Key(
+        "job_format",
+        "text",
+        "of the period",
+        "`period`, `split`: the job's data ids, written in the same way.",
+    ),
+    Key(
+        "zone",
+        "text",
+        "UTC",
+        "`period`: the time zone in which a day begins, such as `Europe/Berlin`, for data ids that have an hour. Those "
+        "hours are always in UTC, so a day has 23 or 25 of them when clocks change.",
+    ),
+    Key("before", "number", "0", "`window`: how many data ids before its own one reads."),
+    Key("after", "number", "0", "`window`: how many data ids after its own one reads."),
+    Key("ids", "list of texts", "", "`list`: these data ids."),
+    Key(
+        "need",
+        "text or number",
+        "all",
+        "How many of them must be READY before the job may start: `all`, `any` (at least one) or a number. A window "
+        "always needs the data id itself.",
+    ),
+    Key(
+        "on_late",
+        "text",
+        "note",
+        "What happens when an input arrives, or changes, after it was read. `note`: the chunk keeps its status and "
+        "says so. `redo`: it is made again.",
+    ),
+    Key("late_delay", "number", "600", "Seconds that a redo waits, so that many late inputs cause one redo."),
 )

@@ -11,7 +11,7 @@ from headgate.core.ledger.mappings.calendar import Unit
 from headgate.core.ledger.mappings.periods import PeriodRule
 from headgate.core.ledger.mappings.sources import Sources
 from headgate.core.ledger.mappings.splits import SplitRule
-from headgate.core.ledger.mappings.stamps import Grain, stamp_format
+from headgate.core.ledger.mappings.stamps import FORMATS, Grain, stamp_format
 from headgate.core.ledger.mappings.whole import SameRule, WholeRule
 from headgate.core.ledger.mappings.windows import WindowRule
 from headgate.core.values.durations import in_words
@@ -136,12 +136,12 @@ class InputMap:
 
     def _which(self) -> str:
         if self.kind is MapKind.PERIOD:
-            parts = f"every {self.unit}" if self.unit else f"whatever arrives as {self.format}"
-            return f"{parts} of the {self.period}" + (f" in {self.zone}" if self.zone else "")
+            parts = f"every {_named(self.unit, self.format)}" if self.unit else f"whatever arrives as {self.format}"
+            zone = f" in {self.zone}" if self.zone else ""
+            return f"{parts} of the {_named(self.period, self.job_format)}{zone}"
         if self.kind is MapKind.WINDOW:
-            return f"{self.before} before and {self.after} after, " + (
-                f"by {self.unit}" if self.unit else "in its order"
-            )
+            near = f"by {_named(self.unit, self.format)}" if self.unit else "in its order"
+            return f"{self.before} before and {self.after} after, {near}"
         if self.kind is MapKind.LIST:
             return f"a list of {plural(len(self.ids or ()), 'data id')}"
         if self.kind is MapKind.SPLIT:
@@ -168,6 +168,11 @@ def _rule(mapping: InputMap) -> Rule:
 def has_hours(form: str) -> bool:
     """Whether a format names hours or less, which are in UTC."""
     return stamp_format(form).grain <= Grain.HOUR
+
+
+def _named(unit: Unit | None, form: str | None) -> str:
+    """A unit, with the format of its data ids where it is not the usual one."""
+    return str(unit) if unit and form == FORMATS[unit] else f"{unit} ({form})"
 
 
 def _word(unit: Unit | None) -> str | None:

@@ -20,6 +20,9 @@ from headgate.stores.sql.ledger.changes import refresh_candidate
 from headgate.stores.sql.ledger.mapping_statements import DROP_ALL_ARRIVALS, DROP_ALL_READS
 from headgate.stores.sql.ledger.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of, stamp_definitions
 
+#: Data ids of a dataset that are looked at to see whether a mapping fits.
+SAMPLE = 20
+
 
 def define(tx: Transaction, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
     """New datasets and jobs, or other definitions of them. Warnings are those that were not there before."""
@@ -34,8 +37,14 @@ def define(tx: Transaction, datasets: Sequence[Dataset], jobs: Sequence[Job]) ->
 
 def _warnings(tx: Transaction) -> list[str]:
     datasets = {dataset.name: number for number, dataset in all_datasets(tx).items()}
-    published = [name for name, number in datasets.items() if tx.one(sql.HAS_READY, dataset=number)]
-    return warnings_for(list(all_jobs(tx).values()), published)
+    jobs = list(all_jobs(tx).values())
+    mapped = {name for job in jobs for name in job.maps}
+    published = {
+        name: [str(each) for (each,) in tx.all(sql.READ_CHUNKS_OF, dataset=number, after="", limit=SAMPLE)]
+        for name, number in datasets.items()
+        if name in mapped or tx.one(sql.HAS_READY, dataset=number)
+    }
+    return warnings_for(jobs, {name: found for name, found in published.items() if found})
 
 
 def define_dataset(tx: Transaction, dataset: Dataset) -> Sequence[str]:
