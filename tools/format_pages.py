@@ -57,7 +57,7 @@ kind = "period"
 period = "month"
 unit = "day"
 """,
-    "A day in Berlin is made of its hours, of which one may be missing; a late one makes it again": """\
+    "A day in Berlin is made of its hours. One may be missing; if it comes late, the day is made again": """\
 [job.daily.maps.hours]
 kind = "period"
 period = "day"
@@ -170,8 +170,8 @@ def example(layout: ManifestLayout) -> bytes:
 
 
 _MAPS = (
-    "A mapping says which data ids of an input one data id of the job needs. `same`, `period`, `window` and `split` also\n"
-    "create the job's data ids, as soon as something they read is READY; `all` and `list` never do. Where several\n"
+    "A mapping says which data ids of an input one data id of the job needs. `same`, `period`, `window` and `split`\n"
+    "also create the job's data ids, as soon as something they read is READY; `all` and `list` never do. Where several\n"
     "inputs create data ids, the job has those that all of them create; a job with `all` and `list` alone is claimed\n"
     "with a data id that you name. The explanation, with late arrivals and resubmission:\n"
     "[the model](../explanation/model.md#mappings). A complete example: the tutorial\n"

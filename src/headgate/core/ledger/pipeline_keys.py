@@ -146,20 +146,21 @@ MAP = (
     Key(
         "format",
         "text",
-        "of the unit",
-        "The input's data ids. `period`, `window`: directives from the table below. `split`: fields in braces, such as "
+        "",
+        "The input's data ids. `period`, `window`: directives from the table below; left out, the usual ones of the "
+        "unit. `split`: fields in braces, such as "
         "`{sample}.{lane}`; each is as short as possible.",
     ),
     Key(
         "job_format",
         "text",
-        "of the period",
-        "`period`, `split`: the job's data ids, written in the same way.",
+        "",
+        "`period`, `split`: the job's data ids, written in the same way; left out, the usual ones of the period.",
     ),
     Key(
         "zone",
         "text",
-        "UTC",
+        '"UTC"',
         "`period`: the time zone in which a day begins, such as `Europe/Berlin`, for data ids that have an hour. Those "
         "hours are always in UTC, so a day has 23 or 25 of them when clocks change.",
     ),
@@ -169,14 +170,14 @@ MAP = (
     Key(
         "need",
         "text or number",
-        "all",
+        '"all"',
         "How many of them must be READY before the job may start: `all`, `any` (at least one) or a number. A window "
         "always needs the data id itself.",
     ),
     Key(
         "on_late",
         "text",
-        "note",
+        '"note"',
         "What happens when an input arrives, or changes, after it was read. `note`: the chunk keeps its status and "
         "says so. `redo`: it is made again.",
     ),
