@@ -171,9 +171,9 @@ def example(layout: ManifestLayout) -> bytes:
 
 _MAPS = (
     "A mapping says which data ids of an input one data id of the job needs. `same`, `period`, `window` and `split`\n"
-    "also create the job's data ids, as soon as something they read is READY; `all` and `list` never do. Where several\n"
-    "inputs create data ids, the job has those that all of them create; a job with `all` and `list` alone is claimed\n"
-    "with a data id that you name. The explanation, with late arrivals and resubmission:\n"
+    "also create the job's data ids, as soon as something that they read is READY; `all` and `list` never do. Where\n"
+    "several inputs create data ids, the job has those that all of them create. A job with `all` and `list` alone is\n"
+    "claimed with a data id that you name. The rules, with late arrivals and resubmission:\n"
     "[the model](../explanation/model.md#mappings). A complete example: the tutorial\n"
     "[from days to months](../tutorials/months.md).\n"
 )

@@ -257,12 +257,11 @@ def test_splits_keep_the_fields_that_the_job_s_data_id_has(
     assert found.targets("nothing") == ()
 
 
-def test_all_and_lists_create_no_data_ids_and_are_read_by_each() -> None:
+def test_all_and_lists_create_no_data_ids() -> None:
     everything, some = mapping(kind="all"), mapping(kind="list", ids=["eu", "us"])
     assert (everything.sources("x"), some.sources("x")) == (Everything(), Listed(("eu", "us")))
     assert [each.creates for each in (everything, some, SAME)] == [False, False, True]
     assert [each.targets("eu") + each.created("eu") for each in (everything, some)] == [(), ()]
-    assert (everything.read_by_all("x"), some.read_by_all("eu"), some.read_by_all("x")) == (True, True, False)
     assert (SAME.targets("x"), SAME.sources("x")) == (("x",), Listed(("x",)))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from headgate.core.ledger.mappings.model import MapKind
 from headgate.core.ledger.model import DONE, ERROR, HOLD, READY, RESUBMIT, RUNNING, Job, Kind, Row, chunk_resource
 from headgate.core.ledger.rules import ABSENT, ALIVE, EXPIRED, OTHER, ChunkFacts, state_of
 from headgate.core.ledger.snapshot import Candidate, ChunkSnapshot
@@ -63,6 +64,11 @@ def missing_inputs(chunk: ChunkSnapshot) -> int:
     )
 
 
+def nearness(chunk: ChunkSnapshot) -> float:
+    """Which share of the data ids that it needs is READY, by the emptiest input; 1 if none has a mapping."""
+    return min((source.share for source in chunk.sources.values() if source.map.creates), default=1.0)
+
+
 def missing_references(chunk: ChunkSnapshot) -> bool:
     """Whether inputs that every data id of the job reads are incomplete."""
     return any(not source.map.creates and not source.complete for source in chunk.sources.values())
@@ -75,19 +81,18 @@ def _pause(chunk: ChunkSnapshot) -> Iterable[Condition]:
 
 def _input(chunk: ChunkSnapshot, dataset: str) -> Condition:
     source = chunk.sources.get(dataset)
-    if source is None:
-        return _source(chunk, dataset)
+    if source is None or source.map.kind is MapKind.SAME:
+        return _source(chunk.dataid, dataset, chunk.made(dataset) if source is None else source.rows)
     others = (row for row in source.rows if row.status != READY)
     return Condition("input", Answer.YES if source.complete else Answer.NO, source.sentence(), next(others, None))
 
 
-def _source(chunk: ChunkSnapshot, dataset: str) -> Condition:
-    rows = chunk.made(dataset)
+def _source(dataid: str, dataset: str, rows: Sequence[Row]) -> Condition:
     if not rows:
         return Condition(
             "input",
             Answer.NO,
-            (f"input {dataset}/{chunk.dataid} is missing: no job has produced it and nobody has published it"),
+            (f"input {dataset}/{dataid} is missing: no job has produced it and nobody has published it"),
         )
     worst = next((row for row in rows if row.status != READY), rows[0])
     answer = Answer.YES if worst.status == READY else Answer.NO

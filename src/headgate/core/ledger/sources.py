@@ -81,14 +81,33 @@ class SourceSet:
         """What a claim reads now."""
         return tuple(Reading(self.dataset, row.dataid, version_of(row)) for row in self.ready)
 
+    @property
+    def share(self) -> float:
+        """How much of what it needs is READY, from 0 to 1."""
+        there = len(self.needed) - len(self.missing)
+        return min(there / max(self.map.least(len(self.needed)), 1), 1.0)
+
     def sentence(self) -> str:
         """Return what is there and what is missing, in one line."""
-        missing, count = self.missing, len(self.needed)
-        text = f"input {self.dataset}: {count - len(missing)} of {plural(count, 'data id')} READY"
-        if missing and not self.complete:
-            more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
-            text += f"; missing {', '.join(missing[:MOST_NAMED])}{more}"
-        return f"{text}; {self.waits}" if self.waits else text
+        parts = [self._counted()] if self.needed else [] if self.waits else ["it has no data ids yet"]
+        missing = self.missing
+        if missing:
+            parts.append(f"{'without' if self.complete else 'missing'} {self._named(missing)}")
+        return f"input {self.dataset}: {'; '.join([*parts, self.waits] if self.waits else parts)}"
+
+    def _counted(self) -> str:
+        """28 of 31 days are READY."""
+        count, least = len(self.needed), self.map.least(len(self.needed))
+        noun = str(self.map.unit or "data id")
+        text = f"{count - len(self.missing)} of {plural(count, noun)} {'is' if count == 1 else 'are'} READY"
+        return text if self.map.need == NEED_ALL else f"{text}, at least {least} needed"
+
+    def _named(self, dataids: Sequence[str]) -> str:
+        """2026-10-04 (ERROR), 2026-10-09 and 3 more."""
+        statuses = {row.dataid: f" ({row.status})" for row in self.rows if row.status != READY}
+        names = [f"{each}{statuses.get(each, '')}" for each in dataids[:MOST_NAMED]]
+        more = f" and {len(dataids) - MOST_NAMED:,} more" if len(dataids) > MOST_NAMED else ""
+        return f"{', '.join(names)}{more}"
 
 
 def is_enough(input_map: InputMap, dataid: str, needed: int, ready: Collection[str]) -> bool:

@@ -84,7 +84,7 @@ class InputMap:
     def targets(self, upstream_id: str) -> tuple[str, ...]:
         """The data ids of the job that read an upstream id; none when it is not of the mapping's format.
 
-        Of `all` and `list` none: see `read_by_all`. ValueError if it is `in_order`: see `windows.targets_in_order`.
+        None of `all` and `list`, which every data id of the job reads. ValueError if it is `in_order`: see `windows.targets_in_order`.
         """
         return _rule(self).targets(upstream_id)
 
@@ -101,10 +101,6 @@ class InputMap:
     def required(self, dataid: str) -> tuple[str, ...]:
         """The upstream ids that must be READY whatever `need` says: the middle of a window."""
         return (dataid,) if self.kind is MapKind.WINDOW else ()
-
-    def read_by_all(self, upstream_id: str) -> bool:
-        """Whether every data id of the job reads an upstream id."""
-        return self.kind is MapKind.ALL or (self.ids is not None and upstream_id in self.ids)
 
     def fault(self, dataid: str) -> str:
         """Why a text cannot be a data id of the job; empty if it can."""

@@ -33,7 +33,7 @@ class WholeRule:
     ids: tuple[str, ...] | None
 
     def targets(self, upstream_id: str) -> tuple[str, ...]:
-        """None that can be listed: `InputMap.read_by_all` says whether each data id of the job reads it."""
+        """None that can be listed: every data id of the job reads it."""
         del upstream_id
         return ()
 

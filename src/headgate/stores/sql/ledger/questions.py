@@ -105,19 +105,6 @@ def _behind(after: str, datasets: dict[int, Dataset], jobs: dict[int, str]) -> C
     return (chunk.since < at) | ((chunk.since == at) & ((chunk.dataset_id > number) | same_set))
 
 
-def ask_left(database: Database, job: str, most: int) -> int:
-    """How many chunks a job may find, counted up to `most`."""
-    candidate = schema.candidate.c
-
-    def ask(tx: Transaction) -> int:
-        number = number_of("job", job, {name: number for number, name in job_names(tx).items()})
-        some = select(candidate.dataid).where(candidate.job_id == number, candidate.missing == 0).limit(most)
-        ((count,),) = tx.ask(select(func.count()).select_from(some.subquery()))
-        return int(count)
-
-    return database.read(ask)
-
-
 def _select_rows(now: ColumnElement[int]) -> Select[Any]:
     chunk = schema.chunk.c
     return select(

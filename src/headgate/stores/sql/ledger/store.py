@@ -15,11 +15,9 @@ from headgate.core.ledger.model import Asker, Change, Claim, Dataset, Defined, J
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.locks.model import Lock
 from headgate.stores.sql.database.engine import Database, FastPath
-from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import claims as claiming
 from headgate.stores.sql.ledger import definitions, overrides
-from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.changes import on_chunk
 from headgate.stores.sql.ledger.quick_claims import QuickClaims
 from headgate.stores.sql.ledger.shapes import all_datasets, all_jobs, shape_of
@@ -210,10 +208,12 @@ class SqlLedger:
         return self._database.read(work)
 
     def plan(self, job: str, limit: int) -> Plan:
-        return self._database.read(lambda tx: _plan(tx, job, limit))
+        from headgate.stores.sql.ledger.planning import ask_plan
+
+        return ask_plan(self._database, job, limit)
 
     def left(self, job: str, most: int) -> int:
-        from headgate.stores.sql.ledger.questions import ask_left
+        from headgate.stores.sql.ledger.planning import ask_left
 
         return ask_left(self._database, job, most)
 
@@ -256,20 +256,3 @@ def _of_job(job: str) -> str:
 def _of_claim(job: str, dataid: str) -> tuple[str, str]:
     """The topics of a claim that ends: others may claim the job's chunks, or lock the data."""
     return _of_job(job), of_data(dataid)
-
-
-def _plan(tx: Transaction, job: str, limit: int) -> Plan:
-    shape = shape_of(tx, job, share=False)
-
-    def verdicts(statement: Statement) -> list[Verdict]:
-        found = tx.all(statement, job=shape.id, limit=limit)
-        return [may_claim(with_locks(tx, look(tx, shape, str(row[0])))) for row in found]
-
-    ahead, busy = verdicts(sql.READ_NEXT), verdicts(sql.READ_BUSY)
-    others = [verdict for each in (sql.READ_TROUBLE, sql.READ_INCOMPLETE) for verdict in verdicts(each)]
-    # A claim whose lease has expired is no candidate yet: find_next reaps it first.
-    granted = {verdict.dataid: verdict for verdict in (*ahead, *busy) if verdict.granted}
-    blocked = {verdict.dataid: verdict for verdict in (*ahead, *busy, *others) if not verdict.granted}
-    ordered = sorted(blocked.values(), key=lambda each: shape.order_key(each.dataid))
-    first = sorted(granted.values(), key=lambda each: (not each.first, shape.order_key(each.dataid)))
-    return Plan(tuple(first[:limit]), tuple(ordered[:limit]))
