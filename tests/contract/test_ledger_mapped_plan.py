@@ -1,4 +1,4 @@
-"""What the plan of a job with mapped inputs shows, and what its definitions warn of."""
+"""The plan of a job with mapped inputs, and the warnings of its definitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def days(month: str, count: int) -> list[str]:
     return [f"{month}-{day:02}" for day in range(1, count + 1)]
 
 
-def test_what_is_nearly_complete_comes_first(gate: Gate) -> None:
+def test_data_ids_that_lack_little_come_first(gate: Gate) -> None:
     ledger = months(gate)
     for month, count in (("2026-01", 3), ("2026-02", 27), ("2026-03", 20), ("2026-04", 30)):
         ledger.publish("days", days(month, count))
@@ -38,7 +38,7 @@ def test_what_is_nearly_complete_comes_first(gate: Gate) -> None:
     assert ledger.left("monthly") == 1
 
 
-def test_the_plan_follows_what_arrives_and_what_is_made_again(gate: Gate) -> None:
+def test_the_plan_follows_arrivals_and_resubmissions(gate: Gate) -> None:
     ledger = months(gate, need="any")
     ledger.publish("days", days("2026-01", 3))
     assert [each.dataid for each in ledger.plan("monthly").next] == ["2026-01"]
@@ -59,9 +59,9 @@ def test_a_definition_is_kept_as_it_was_given(gate: Gate) -> None:
         }
     }  # fmt: skip
     assert ledger.job("monthly")[0] == job
-    again = {"inputs": ["days"], "outputs": ["months"]}
-    assert ledger.define_job("monthly", **again, maps=job.to_document()["maps"]).changes == ()
-    (line,) = ledger.define_job("monthly", **again).changes
+    again = job.to_document()["maps"]
+    assert ledger.define_job("monthly", inputs=["days"], outputs=["months"], maps=again).changes == ()
+    (line,) = ledger.define_job("monthly", inputs=["days"], outputs=["months"]).changes
     assert "every day of the month, at least 20, redone 5 s after a late input → nothing" in line
     assert not ledger.job("monthly")[0].mapped
 

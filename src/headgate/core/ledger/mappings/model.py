@@ -84,7 +84,8 @@ class InputMap:
     def targets(self, upstream_id: str) -> tuple[str, ...]:
         """The data ids of the job that read an upstream id; none when it is not of the mapping's format.
 
-        None of `all` and `list`, which every data id of the job reads. ValueError if it is `in_order`: see `windows.targets_in_order`.
+        None of `all` and `list`, which every data id of the job reads. ValueError if it is `in_order`: see
+        `windows.targets_in_order`.
         """
         return _rule(self).targets(upstream_id)
 
