@@ -290,3 +290,18 @@ def test_a_missing_or_unknown_api_token_is_answered_with_how_to_get_one(server: 
         command = re.search(r"headgate token new NAME --role (\w+)", answer.json()["detail"])
         assert command
         assert command[1] in ROLES, "the command works as it is printed"
+
+
+@pytest.mark.parametrize(
+    ("sent", "missing"),
+    [({"token": 11}, ["state"]), ({}, ["token", "state"]), ({"state": "recording"}, ["token"])],
+)
+def test_a_report_without_the_fields_of_its_taking_names_them(
+    gate: Gate, admin: httpx2.Client, sent: dict[str, Any], missing: list[str]
+) -> None:
+    batch = gate.queue.submit("m", "me", "https://example.org/x")
+    for path in (f"/v1/batches/{batch.id}/start", "/v1/ingest-jobs/jid0000000001/finish"):
+        answer = admin.post(path, json=sent)
+        assert answer.status_code == 422
+        assert [each["where"] for each in answer.json()["errors"]] == [f"body.{name}" for name in missing]
+        assert all(f"body.{name}: Field required" in answer.json()["detail"] for name in missing)

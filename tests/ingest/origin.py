@@ -39,6 +39,8 @@ class Origin:
     acts: dict[str, list[Act]] = field(default_factory=dict)
     #: Acts that are used every time.
     always: dict[str, Act] = field(default_factory=dict)
+    #: The act for all other paths; None: they are served.
+    default: Act | None = None
     seen: list[Seen] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     #: Set at the end, so that acts that wait do not.
@@ -60,7 +62,7 @@ class Origin:
         with self.lock:
             self.seen.append(seen)
             waiting = self.acts.get(seen.path)
-            return self.always.get(seen.path) or (waiting.pop(0) if waiting else None)
+            return self.always.get(seen.path) or (waiting.pop(0) if waiting else None) or self.default
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -216,6 +216,14 @@ def test_a_living_worker_keeps_its_claim_unless_an_operator_steals_it() -> None:
             UNITS[event](replace(seen, rules=rules))
 
 
+def test_only_what_can_steal_a_claim_advises_to_steal_it() -> None:
+    seen = chunk("RUNNING")
+    with pytest.raises(ClaimRefused, match="Wait for it, or override its claim with steal"):
+        chunk_work.resubmit(seen, "why", "ann")
+    with pytest.raises(ClaimRefused, match=r"Wait for it$"):
+        chunk_work.hold(seen, "why", "ann")
+
+
 def test_a_claim_that_only_an_operator_may_make_is_refused() -> None:
     rules = with_row(row_of("absent", "claim"), by=By.OPERATOR)
     with pytest.raises(ClaimRefused, match="a chunk that is absent cannot be claimed"):

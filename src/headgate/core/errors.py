@@ -280,14 +280,16 @@ class StoreUnavailable(Unavailable):
 
 
 class ServiceUnavailable(Unavailable):
-    """Another service does not answer, disconnects, or asks to wait. The outcome of the last request is unknown."""
+    """Another service does not answer, disconnects, or asks to wait."""
 
-    def __init__(self, service: str, why: str, retry_after: float | None = None) -> None:
+    def __init__(self, service: str, why: str, retry_after: float | None = None, outcome: str = "unknown") -> None:
         #: Its name or address, without secrets.
         self.service = service
         self.why = why
         #: Seconds that it asks us to wait.
         self.retry_after = retry_after
+        #: Of the request: `none`, it changed nothing; `unknown`, it may have taken effect.
+        self.outcome = outcome
         super().__init__(f"{service}: {why}. Retry later")
 
 

@@ -70,10 +70,12 @@ class ChunkDraft:
         if alive is None:
             return
         found = self.rules.find(RUNNING, event, ChunkFacts(self.job, alive))
-        if not (steal and found is not None and found.by is By.OPERATOR):
+        can_steal = found is not None and found.by is By.OPERATOR
+        if not (steal and can_steal):
+            advice = ", or override its claim with steal" if can_steal else ""
             raise ClaimRefused(
                 self.job.name, self.chunk.dataid,
-                f"a worker is processing it: {alive.sentence()}. Wait for it, or override its claim with steal",
+                f"a worker is processing it: {alive.sentence()}. Wait for it{advice}",
             )  # fmt: skip
 
     def refuse_locked(self, *, steal: bool) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
 from starlette.responses import JSONResponse
 
 from headgate.core.alarms import Alarm
@@ -27,6 +28,7 @@ from headgate.core.queue.model import (
     for_readers,
     is_batch,
 )
+from headgate.core.tables.machine import By
 from headgate.core.values.names import check_reason
 from headgate.core.values.wire import plain
 from headgate.gate import Gate
@@ -172,6 +174,7 @@ def change(call: ApiCall, **given: Any) -> Item:
 def fire(call: ApiCall, *, event: str, reason: str, by: str, daemon: bool, **given: Any) -> Item:
     """By its owner, an operator or a daemon."""
     owned, who = given["token"] is not None, call.who
+    _check_fields(call.gate, given, event, owned=owned, daemon=daemon)
     taken = _taken(given)
     who.must_reach("queue:work" if owned or daemon else scope_of(event), taken.id)
     if not owned:
@@ -180,6 +183,17 @@ def fire(call: ApiCall, *, event: str, reason: str, by: str, daemon: bool, **giv
     told = given.pop("report")
     report = None if told is None else Report(tuple(told.failed), tuple(told.successful))
     return call.gate.queue.fire(taken, event, report=report, **given)
+
+
+def _check_fields(gate: Gate, given: Mapping[str, Any], event: str, *, owned: bool, daemon: bool) -> None:
+    """Refuse a request that lacks what its event needs: an owner shows the token and the state of the taking."""
+    table = gate.queue.tables()[0 if "bid" in given else 1]
+    by = {row.by for row in table.rows if row.event == event and row.source != table.start}
+    if not owned and not (by == {By.OWNER} and not daemon):
+        return
+    missing = [name for name in ("token", "state") if not given[name]]
+    if missing:
+        raise RequestValidationError([{"loc": ("body", name), "msg": "Field required"} for name in missing])
 
 
 def scope_of(event: str) -> str:

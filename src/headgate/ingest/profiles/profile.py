@@ -35,6 +35,16 @@ class ProfileStorage:
         ("`file:///folder`, `s3://bucket/prefix` or `https://service` (default: the setting `storage_root`)."),
     )
     node: int = known(values.count(0), 0, "Number of the node, for an HTTP storage service.")
+    workers: tuple[str, ...] = known(
+        values.each(values.web_address), (),
+        "URLs of the workers of an HTTP storage service: the next one is asked where one refuses or cannot be reached "
+        "(default: `url` alone).",
+    )  # fmt: skip
+    worker_url: str = known(
+        values.web_address,
+        "",
+        "URL of an HTTP storage service that answers with the worker to use, its URL or its host name (default: none).",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +249,10 @@ def _contradictions(profile: Profile) -> list[tuple[bool, str]]:
             f"storage.url {storage.url!r} does not fit storage.kind {storage.kind!r}; it starts with {schemes[0]}://",
         ),
         (storage.kind != "ocfl" and not storage.url, f"storage.url is missing; storage.kind {storage.kind!r} needs it"),
+        (
+            storage.kind != "http" and bool(storage.workers or storage.worker_url),
+            f"storage.workers and storage.worker_url are for storage.kind 'http', not {storage.kind!r}",
+        ),
         (without_ezid, f"minter.kind {minter.kind!r} needs ezid_url, ezid_user and ezid_password"),
         (
             bool(profile.callback_url) and not profile.callback_secret,

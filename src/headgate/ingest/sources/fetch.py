@@ -33,6 +33,8 @@ except ImportError as error:
 
 #: Answers that may be other ones later.
 LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
+#: Of those: the server has not begun.
+_NOT_BEGUN = frozenset({425, 429, 503})
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _LONGEST_RETRY_AFTER = 3600.0
 #: Largest answer of a protocol over HTTP.
@@ -115,7 +117,9 @@ def translated(url: str) -> Iterator[None]:
     try:
         yield
     except httpcore2.ConnectTimeout as error:
-        raise ServiceUnavailable(shown(url), "it could not be connected in time") from error
+        raise ServiceUnavailable(shown(url), "it could not be connected in time", outcome="none") from error
+    except httpcore2.ConnectError as error:
+        raise ServiceUnavailable(shown(url), str(error) or "it could not be connected", outcome="none") from error
     except httpcore2.TimeoutException as error:
         raise ServiceUnavailable(shown(url), str(error) or "it took too long") from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError) as error:
@@ -306,7 +310,8 @@ def check_answer(answer: httpx2.Response, url: str) -> None:
         return
     said = f"the server answers {answer.status_code} {answer.reason_phrase}".rstrip()
     if answer.status_code in LATER:
-        raise ServiceUnavailable(shown(url), said, _retry_after(answer))
+        outcome = "none" if answer.status_code in _NOT_BEGUN else "unknown"
+        raise ServiceUnavailable(shown(url), said, _retry_after(answer), outcome)
     raise ServiceRefused(shown(url), said)
 
 

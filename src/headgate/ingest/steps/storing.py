@@ -6,7 +6,7 @@ import json
 import mimetypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from headgate.ingest.formats.digests import DEFAULT
 from headgate.ingest.formats.manifest import ManifestEntry
 from headgate.ingest.profiles.profile import Profile
 from headgate.ingest.steps.payload import JobFolder, folder_of, save
+from headgate.ingest.steps.storage_workers import ask_workers
 from headgate.ingest.steps.system_files import DUBLIN_CORE, ERC, STORAGE_MANIFEST, SYSTEM
 from headgate.ingest.stopping import Stop
 from headgate.ingest.storage.http import Addition, HttpStorage
@@ -27,6 +28,7 @@ from headgate.ingest.storage.port import Note, ObjectChange, StoredFile, Version
 from headgate.service.leases.renewal import ItemHold
 from headgate.service.queue.checks import DEFAULT_LEASE
 from headgate.service.queue.outcomes import Done
+from headgate.telemetry import event
 
 #: A storage service answers when it has fetched and stored all of an object.
 STORING_SECONDS = 48 * 3600.0
@@ -62,24 +64,32 @@ def store_version(
     note = Note(operation_of(context, job), now(), f"ingest job {job.id} of {job.batch}", submitter)
     # Another update may not come between reading the former description and storing the new one.
     with locked_object(context, job, ark, Mode.EXCLUSIVE, hold) as stop:
-        version = store(context, job, profile, ark, change(), note, stop)
-    return Done(f"stored as {ark} v{version}", configuration={"stored_version": version})
+        stored = store(context, job, profile, ark, change(), note, stop)
+    return Done(f"stored as {ark} v{stored.version}{stored.by}", configuration={"stored_version": stored.version})
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A version, and which worker of a storage service has stored it; empty: there are none."""
+
+    version: int
+    by: str = ""
 
 
 def store(
     context: Context, job: IngestJob, profile: Profile, ark: str, change: ObjectChange, note: Note, stop: Stop
-) -> int:
-    """Store a version of an object that is locked; return its number. A job stores its version once."""
+) -> Stored:
+    """Store a version of an object that is locked. A job stores its version once."""
     if profile.storage.kind == "http":
         return _send(context, job, profile, ark, change, stop)
     storage = context.storage(profile)
     versions = storage.list_versions(ark)
     for version in versions:
         if version.operation == note.operation:
-            return version.number
+            return Stored(version.number)
     if change.keep and not versions:
         raise BadPayload(ark, "it is not stored yet, so there is nothing to update; submit it with mode add")
-    return storage.put_version(ark, change, note, stop).number
+    return Stored(storage.put_version(ark, change, note, stop).number)
 
 
 def stored_description(context: Context, profile: Profile, ark: str) -> Description:
@@ -124,19 +134,22 @@ def read_stored(context: Context, job: IngestJob, profile: Profile, version: Ver
 # ---------------------------------------------------------------- a storage service
 
 
-def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: ObjectChange, stop: Stop) -> int:
+def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: ObjectChange, stop: Stop) -> Stored:
     folder = folder_of(job)
     if (folder.root / ANSWER).is_file():
-        return _answered(folder, ark, job.id).number
+        return Stored(_answered(folder, ark, job.id).number)
     listing = write_storage_manifest(folder, change)
     remove = "\n".join(change.remove)
     addition = Addition(ark, listing.read_text(encoding="utf-8"), listing.as_uri(), job.id, change.keep, remove)
-    url, node = profile.storage.url, str(profile.storage.node)
-    number = HttpStorage(context.service(url, STORING_SECONDS), url, node).add(addition, stop)
+    node = str(profile.storage.node)
+    number, by = ask_workers(
+        context, profile, lambda url: HttpStorage(context.service(url, STORING_SECONDS), url, node).add(addition, stop)
+    )
     files = tuple(StoredFile(name, file.size, file.digests[DEFAULT], number) for name, file in change.files.items())
     version = Version(ark, number, now(), f"ingest job {job.id}", job.id, files)
     save(folder.root / ANSWER, json.dumps(asdict(version), default=str).encode())
-    return number
+    event("object.sent", job=job.id, ark=ark, version=number, worker=by)
+    return Stored(number, by and f" by {by}")
 
 
 def write_storage_manifest(folder: JobFolder, change: ObjectChange) -> Path:
