@@ -12,6 +12,7 @@ from headgate.core.tables import describe
 from headgate.ingest.formats import manifest
 from headgate.ingest.formats.manifest import ManifestEntry, ManifestLayout
 from headgate.ingest.steps import new_jobs as payload_types
+from headgate.ingest.validation.codes import CODES
 from headgate.service.queue.checks import METADATA, TYPES
 
 #: A pipeline file with every key; a test defines it.
@@ -242,3 +243,29 @@ def _columns() -> str:
         ]
         rows.append((f"`{column}`", ", ".join(places), meaning))
     return describe.table(("column", "its place in each kind", "meaning"), rows) + "\n"
+
+
+_OCFL = (
+    "`headgate ingest verify` checks stored objects, in folders and buckets, by every rule of OCFL 1.0 and 1.1\n"
+    "that an object at rest can break; `headgate ingest verify --folder FOLDER` checks objects of any tool, one or\n"
+    "a storage root of them. Each problem has the code that the specification gives the rule: `E…` for what an\n"
+    "object must do, `W…` for what it should (shown with `--warnings`). Problems without a code are none of\n"
+    "OCFL's: a file that cannot be read, or a difference between storage and inventory. Every file is read once,\n"
+    "for all digests that any inventory gives it.\n\n"
+    "Headgate's own objects use sha256, which OCFL allows and advises against (W004;\n"
+    "[why](../decisions/0009-storing-a-version.md)). JSON with a name twice in one object is refused (E033), since\n"
+    "readers differ in what they see.\n"
+)
+
+
+def ocfl_page() -> str:
+    """The codes of OCFL, from the validator's own table."""
+    found = [(f"`{code}`", said.rule) for code, said in CODES.items() if not said.unused]
+    unused = [(f"`{code}`", said.rule, said.unused) for code, said in CODES.items() if said.unused]
+    return "\n".join(
+        [
+            "# OCFL codes\n", _OCFL, "## Codes that objects are reported with\n",
+            "Each sentence says what the rule asks for.\n", describe.table(("code", "rule"), found) + "\n",
+            "## Codes that no object is reported with\n", describe.table(("code", "rule", "why"), unused) + "\n",
+        ]
+    )  # fmt: skip

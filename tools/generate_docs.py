@@ -34,7 +34,7 @@ from headgate.stores.zookeeper.queue.spellings import SPELLINGS
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tools import api_pages
 from tools.evidence import with_evidence
-from tools.format_pages import manifests_page, pipeline_page
+from tools.format_pages import manifests_page, ocfl_page, pipeline_page
 
 ROOT = Path(__file__).parent.parent
 #: The rows that the contract suite took, noted by `make transitions`.
@@ -247,6 +247,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/profiles.md": profiles_page,
     "docs/reference/pipeline.md": lambda: with_notice(pipeline_page()),
     "docs/reference/manifests.md": lambda: with_notice(manifests_page()),
+    "docs/reference/ocfl.md": lambda: with_notice(ocfl_page()),
     "docs/reference/schema.md": schema_page,
     "docs/reference/zookeeper.md": zookeeper_page,
     "docs/reference/commands.md": commands_page,

@@ -236,15 +236,19 @@ class Gate:
         """
         return self.deposits.hand_in(file)
 
-    def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
-        """Read every stored byte of an object, where it is stored. Returns what differs from what was stored.
+    def verify(
+        self, client: str, ark: str, *, wait: float, progress: Progress, warnings: bool = False
+    ) -> list[Problem]:
+        """Read every stored byte of an object, where it is stored, and check every rule of OCFL. Returns what is wrong,
+        each with the code of its rule.
 
         :param client: Name of the client that locks the object meanwhile.
         :param ark: ARK of the object.
         :param wait: Seconds to wait for its lock.
         :param progress: Called with the bytes read so far.
+        :param warnings: Also return what OCFL advises against.
         """
-        return self.deposits.verify(client, ark, wait=wait, progress=progress)
+        return self.deposits.verify(client, ark, wait=wait, progress=progress, warnings=warnings)
 
     def unrecorded(self) -> list[Problem]:
         """List stored objects that the inventory does not know; needs access to the storage."""

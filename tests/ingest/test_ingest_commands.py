@@ -90,6 +90,12 @@ def test_a_file_is_submitted_stored_exported_and_verified(command: Commands, the
     told = command("ingest", "verify", ark, "--json")
     assert (told.code, len(told.json["problems"])) == (1, 1)
     assert "my map.tif" in told.json["problems"][0]["path"]
+    assert told.json["problems"][0]["code"] == "E092"
+    assert told.json["warnings"] == []
+    told = command("ingest", "verify", ark, "--warnings")
+    assert f"{ark} inventory.json: W004 its digestAlgorithm is sha256" in told.out
+    assert "my map.tif: E092 checksum mismatch: expected sha256 " in told.out
+    assert told.out.endswith("1 problem in 1 object, " + told.out.rpartition(", ")[2])
 
 
 def damage(root: Path) -> None:
@@ -109,8 +115,8 @@ def test_one_that_cannot_be_read_keeps_nobody_from_verifying_the_rest(command: C
         path.write_bytes(b"{")
     told = command("ingest", "verify", "--json")
     assert (told.code, told.json["objects"]) == (1, 3), told.err
-    assert [(each["object_id"], each["why"]) for each in told.json["problems"]] == [
-        (lost.ark, "its inventory is damaged")
+    assert [(each["object_id"], each["code"], each["path"]) for each in told.json["problems"]] == [
+        (lost.ark, "E033", "inventory.json")
     ]
     there.profile("broken", priority=100)
     (_, problem) = command("ingest", "verify", "--json").json["problems"]

@@ -181,16 +181,20 @@ def test_storing_stops_when_it_is_asked(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "codes"),
     [
-        ("v1:a.txt", b"onf"),
-        ("v1:a.txt", None),
-        ("inventory.json", b"{}"),
-        ("v1/inventory.json", b"{}"),
-        ("0=ocfl_object_1.1", None),
+        ("v1:a.txt", b"onf", {"E092", "E093"}),
+        ("v1:a.txt", None, {"E092"}),
+        ("inventory.json", b"[]", {"E033"}),
+        ("inventory.json", None, {"E063"}),
+        ("v1/inventory.json", b"[]", {"E033"}),
+        ("v2/inventory.json", b"[]", {"E064", "E060"}),
+        ("v1/inventory.json.sha256", b"", {"E061"}),
+        ("v2/inventory.json.sha256", None, {"E058"}),
+        ("0=ocfl_object_1.1", None, {"E003"}),
     ],
 )
-def test_any_damage_is_found(shelf: Shelf, name: str, content: bytes | None) -> None:
+def test_any_damage_is_found(shelf: Shelf, name: str, content: bytes | None, codes: set[str]) -> None:
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one", b_txt=b"two")))
     shelf.put("jid2", ObjectChange(shelf.files(c_txt=b"three")))
     place = shelf.inner()[name]
@@ -198,7 +202,11 @@ def test_any_damage_is_found(shelf: Shelf, name: str, content: bytes | None) -> 
         shelf.hands.remove(place)
     else:
         shelf.hands.write(place, content)
-    assert [problem.path for problem in shelf.storage.verify(ARK)] == [place.removeprefix(f"{home_of(ARK)}/")]
+    found = shelf.storage.verify(ARK)
+    assert {problem.code for problem in found} == codes
+    paths = {problem.path.removesuffix(".sha256") for problem in found}
+    where = place.removeprefix(f"{home_of(ARK)}/").removesuffix(".sha256")
+    assert paths == ({""} if codes & {"E003", "E063"} else {where})
 
 
 def test_a_file_that_nobody_stored_is_found(shelf: Shelf) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -21,12 +22,41 @@ _LAYOUT = "ocfl_layout.json"
 _ACCEPTED = "[W004]"
 
 
-def validate(*roots: Path) -> None:
-    """Fail unless each storage root, and every object in it, is valid; but for the digest, without a warning."""
+#: Run by the validator's own Python: the verdict on each object that is named, and the codes of its errors.
+_SCRIPT = """
+import json, sys
+from ocfl.validator import Validator
+for path in json.load(sys.stdin):
+    validator = Validator()
+    try:
+        valid = validator.validate_object(path)
+    except Exception:
+        valid = None
+    print(json.dumps([valid, sorted({code[:4] for code in validator.log.codes if code.startswith("E")})]))
+"""
+
+
+def verdicts(objects: Sequence[Path]) -> list[tuple[bool | None, set[str]]]:
+    """Whether each object is valid, and the codes of its errors. None: the validator ended with a traceback."""
+    require()
+    command = [str(PROGRAM.with_name("python")), "-c", _SCRIPT]
+    paths = json.dumps([str(path) for path in objects])
+    done = subprocess.run(command, input=paths, capture_output=True, text=True, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return [(valid, set(codes)) for valid, codes in rows]
+
+
+def require() -> None:
+    """Skip the test, or fail it where nothing may be skipped, if the validator is not installed."""
     if not PROGRAM.exists():
         if os.environ.get("CI"):
             pytest.fail(f"{PROGRAM} is missing: run `make test`, which installs it")
         pytest.skip(f"{PROGRAM} is missing: run `make test`, which installs it")
+
+
+def validate(*roots: Path) -> None:
+    """Fail unless each storage root, and every object in it, is valid; but for the digest, without a warning."""
+    require()
     with ExitStack() as stack:
         copies = [stack.enter_context(_without_layout(root)) for root in roots]
         homes = [path.parent for root in roots for path in root.glob("*/*/*/*/0=ocfl_object_1.1")]

@@ -42,6 +42,8 @@ from headgate.ingest.profiles import profile
 from headgate.ingest.steps import system_files
 from headgate.ingest.steps.new_jobs import BATCHES, OBJECT_LAYOUTS
 from headgate.ingest.storage import ocfl_inventory
+from headgate.ingest.validation.findings import Findings
+from headgate.ingest.validation.inventories import check_inventory
 from headgate.settings import load
 from headgate.store_opening import kind_of, origin_of
 from headgate.stores.archive.file import FORMAT, KIND, ArchiveSource, Checksum
@@ -102,6 +104,11 @@ def container(kind: str) -> Parser:
     if kind == "zip":
         seeds += [zip_of(FILES, method) for method in (0, 12, 14)]
     return Parser(in_file(unpacked, "given"), seeds)
+
+
+def read_foreign_inventory(data: bytes) -> object:
+    """It refuses nothing: whatever is wrong is a finding."""
+    return check_inventory(data, "inventory.json", Findings())
 
 
 def read_settings(file: Path) -> None:
@@ -176,6 +183,13 @@ INVENTORY = (
     b'{"id":"a","head":"v1","digestAlgorithm":"sha512","manifest":{},"versions":{"v1":{"created":"x","state":{}}}}'
 )
 
+FOREIGN_INVENTORY = (
+    b'{"id":"info:a","type":"https://ocfl.io/1.0/spec/#inventory","head":"v01","digestAlgorithm":"sha256",'
+    b'"contentDirectory":"data","manifest":{"' + b"a" * 64 + b'":["v01/data/a.txt"]},"fixity":{"md5":{"'
+    + b"b" * 32 + b'":["v01/data/a.txt"]}},"versions":{"v01":{"created":"2026-11-18T08:00:00Z","message":"m",'
+    b'"user":{"name":"n"},"state":{"' + b"a" * 64 + b'":["a.txt"]}}}}'
+)  # fmt: skip
+
 PARSERS: dict[str, Parser] = {
     "object manifest": Parser(plain(lambda data: manifest.parse(data, OBJECT_LAYOUTS)), [ROW + b"\n#%eof"]),
     "batch manifest": Parser(
@@ -211,6 +225,7 @@ PARSERS: dict[str, Parser] = {
     "JSON body": Parser(plain(documents.read_foreign), [b'{"a": [1, 2.5, {"b": "\\u00fc"}]}'], (ValueError,)),
     "output of a command": Parser(text(read_changes), [b'working\n{"message": "m", "priority": 3}\n']),
     "OCFL inventory": Parser(plain(lambda data: ocfl_inventory.read_unsealed(data, "a")), [INVENTORY]),
+    "inventory of another tool": Parser(plain(read_foreign_inventory), [INVENTORY, FOREIGN_INVENTORY]),
     "node of a lock": Parser(plain(lambda data: records.decode_state(data, "/a")), [STATE.encode()]),
     "node of the root": Parser(plain(lambda data: opening.read_root(data, ADDRESS)), [opening.RootNode("ab12").data()]),
     "nodes of a job": Parser(read_node("design"), [NODE % b"pending"], (Unreadable,)),

@@ -55,11 +55,13 @@ class ServiceIngest:
         found: ingest.Uploaded = send_file(self._connection, ingest.upload, existing(file), name=file.name)
         return found.payload_url
 
-    def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
+    def verify(
+        self, client: str, ark: str, *, wait: float, progress: Progress, warnings: bool = False
+    ) -> list[Problem]:
         """Have the service read every stored byte of an object. Returns the files that differ from what was stored."""
         del client  # The service reads under its own name.
         with within(READING_SECONDS + wait):
-            found: ingest.Verified = send(self._connection, ingest.verify, ark=ark, wait=wait)
+            found: ingest.Verified = send(self._connection, ingest.verify, ark=ark, wait=wait, warnings=warnings)
         progress(found.bytes)
         return [parse(Problem, each) for each in found.problems]
 

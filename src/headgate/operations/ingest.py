@@ -31,7 +31,7 @@ class Verified:
 
     #: Number of bytes that were read.
     bytes: int
-    #: Files that differ from what was stored; empty if none does.
+    #: What is wrong: object, path, reason, and the code of the OCFL rule that is broken; empty if nothing is.
     problems: Sequence[dict[str, str]]
 
 
@@ -81,9 +81,11 @@ def upload(
 
 @declared.post("/objects/verify", "operate", repeat=Idempotency.SAFE, answer="The result of the verification.")
 def verify(
-    ark: Annotated[str, About("ARK of the object.", example="ark:/99999/fk4")], wait: Wait = 0, by: Caller = None
-) -> Verified:
-    """Read every stored byte of an object, and compare storage and inventory. This takes as long as reading takes.
+    ark: Annotated[str, About("ARK of the object.", example="ark:/99999/fk4")], wait: Wait = 0, by: Caller = None,
+    warnings: Annotated[bool, About("Also list what OCFL advises against, with codes that start with W.")] = False,
+) -> Verified:  # fmt: skip
+    """Read every stored byte of an object, check every rule of OCFL, and compare storage and inventory. This takes as
+    long as reading takes.
 
     With `wait`, wait up to that many seconds while another process writes to it. Closing the connection cancels it.
     """

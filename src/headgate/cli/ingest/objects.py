@@ -97,24 +97,54 @@ def export(console: Console, /, ark: str, folder: Path, **how: Any) -> None:
 @click.command("verify", short_help="Verify every stored byte of some objects, or of all.")
 @click.argument("arks", metavar="[ARK]...", nargs=-1)
 @click.option("--wait", type=DURATION, default=60, help="Longest time to wait for writers of an object (default: 60s).")
+@click.option("--warnings", is_flag=True, help="Also show what OCFL advises against. It does not change the exit code.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Verify the OCFL objects of any tool in a folder of this machine, instead of stored ones. Needs no store.",
+)
 @common
-def verify(console: Console, arks: Sequence[str], wait: float) -> int:
-    """Read every stored byte of some objects, or of all, and compare it with the inventory. Exit code 1: problems.
+def verify(console: Console, arks: Sequence[str], wait: float, folder: Path | None, *, warnings: bool) -> int:
+    """Read every stored byte of some objects, or of all; check every rule of OCFL 1.0 and 1.1, and compare with the
+    inventory. Exit code 1: problems.
 
-    A service verifies its own storage; it alone searches for objects that are missing from the inventory.
+    Each problem is shown with the code of its rule. A service verifies its own storage; it alone searches for objects
+    that are missing from the inventory.
     """
+    if folder is not None:
+        if arks:
+            raise click.UsageError("name objects, or a folder, not both")
+        return _verify_folder(console, folder, warnings=warnings)
     problems: list[Problem] = []
     with console.gate() as gate:
         names = list(arks) or [each.ark for each in gate.inventory.objects()]
         meter = _Meter(console, len(names))
         for name in names:
-            look = partial(gate.verify, console.client(), name, wait=wait, progress=meter.read)
+            look = partial(gate.verify, console.client(), name, wait=wait, progress=meter.read, warnings=warnings)
             problems += look() if arks else _told(name, look)
             meter.next()
         problems += [] if arks else _told("", gate.unrecorded)
+    return _answer_verified(console, len(names), meter, problems)
+
+
+def _verify_folder(console: Console, folder: Path, *, warnings: bool) -> int:
+    from headgate.ingest.objects.foreign import object_roots, verify_folder
+
+    roots = object_roots(folder)
+    meter = _Meter(console, len(roots))
+    problems: list[Problem] = []
+    for root in roots:
+        problems += verify_folder(root, progress=meter.read, warnings=warnings)
+        meter.next()
+    return _answer_verified(console, len(roots), meter, problems)
+
+
+def _answer_verified(console: Console, objects: int, meter: _Meter, found: Sequence[Problem]) -> int:
     meter.end()
-    document = {"objects": len(names), "bytes": meter.bytes, "problems": plain(problems)}
-    console.answer(document, lambda: _verified(len(names), meter.bytes, problems))
+    problems = [each for each in found if not each.is_warning]
+    warnings = [each for each in found if each.is_warning]
+    document = {"objects": objects, "bytes": meter.bytes, "problems": plain(problems), "warnings": plain(warnings)}
+    console.answer(document, lambda: _verified(objects, meter.bytes, problems, warnings))
     return FAILED if problems else 0
 
 
@@ -206,10 +236,13 @@ def _object_text(found: StoredObject, versions: Sequence[ObjectVersion]) -> str:
     return pairs(told) + "\n" + table(("VERSION", "STORED", "FILES", "BYTES", "JOB", "PROFILE"), rows)
 
 
-def _verified(objects: int, size: int, problems: Sequence[Problem]) -> str:
+def _verified(objects: int, size: int, problems: Sequence[Problem], warnings: Sequence[Problem]) -> str:
+    lines = [
+        f"{each.object_id} {each.path}: {each.code}{' ' if each.code else ''}{each.why}"
+        for each in (*warnings, *problems)
+    ]
     if not problems:
-        return f"{plural(objects, 'object')}, {size:,} bytes: no problems found"
-    lines = [f"{each.object_id} {each.path}: {each.why}" for each in problems]
+        return "\n".join([*lines, f"{plural(objects, 'object')}, {size:,} bytes: no problems found"])
     return "\n".join([*lines, f"{plural(len(problems), 'problem')} in {plural(objects, 'object')}, {size:,} bytes"])
 
 

@@ -121,7 +121,7 @@ async def _receive(request: Request, upload: Upload, name: str) -> Path:
         raise
 
 
-async def _verify(call: ApiCall, *, ark: str, wait: float, by: str) -> ingest.Verified:
+async def _verify(call: ApiCall, *, ark: str, wait: float, by: str, warnings: bool) -> ingest.Verified:
     from headgate.ingest.objects.reading import verify_object
 
     left, count = threading.Event(), [0]
@@ -131,7 +131,7 @@ async def _verify(call: ApiCall, *, ark: str, wait: float, by: str) -> ingest.Ve
             count[0] += size
 
         context = call.service.gate.ingest
-        problems = verify_object(context, by, ark, wait=wait, stop=left.is_set, progress=progress)
+        problems = verify_object(context, by, ark, wait=wait, stop=left.is_set, progress=progress, warnings=warnings)
         return ingest.Verified(count[0], [plain(each) for each in problems])
 
     try:

@@ -27,7 +27,9 @@ class Deposits(Protocol):
     def hand_in(self, file: Path) -> str:
         """Put a file where the daemons find it. Returns the URL by which it is submitted."""
 
-    def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
+    def verify(
+        self, client: str, ark: str, *, wait: float, progress: Progress, warnings: bool = False
+    ) -> list[Problem]:
         """Read every stored byte of an object, where it is stored. Returns what is not as it was stored."""
 
     def unrecorded(self) -> list[Problem]:
@@ -54,11 +56,13 @@ class LocalDeposits:
         source = existing(file)
         return stage_upload(make_work_folder(self._settings), source)
 
-    def verify(self, client: str, ark: str, *, wait: float, progress: Progress) -> list[Problem]:
+    def verify(
+        self, client: str, ark: str, *, wait: float, progress: Progress, warnings: bool = False
+    ) -> list[Problem]:
         """Read every stored byte of an object. Returns what is not as it was stored."""
         from headgate.ingest.objects.reading import verify_object
 
-        return verify_object(self._context(), client, ark, wait=wait, progress=progress)
+        return verify_object(self._context(), client, ark, wait=wait, progress=progress, warnings=warnings)
 
     def unrecorded(self) -> list[Problem]:
         """Return stored objects that the inventory does not know."""

@@ -59,15 +59,20 @@ def verify_object(
     wait: float = 0,
     stop: Stop | None = None,
     progress: Progress | None = None,
+    warnings: bool = False,
 ) -> list[Problem]:
-    """Read every stored byte of an object, and compare storage and inventory. Returns what is wrong."""
+    """Read every stored byte of an object, check every rule of OCFL, and compare storage and inventory.
+
+    Returns what is wrong; with `warnings` also what OCFL advises against.
+    """
     ark = str(parse_object(name))
     storage = storage_of(context, ark)
     with read_locked(context, client, ark, wait):
         recorded = {each.number: context.inventory.files(ark, each.number) for each in context.inventory.versions(ark)}
         known = {file.digest: file.digests for files in recorded.values() for file in files if file.digests}
-        problems = storage.verify(ark, stop, progress, known)
-        return problems or _differences(storage, ark, recorded)
+        problems = storage.verify(ark, stop, progress, known, warnings=warnings)
+        damaged = any(not each.is_warning for each in problems)
+        return problems if damaged else [*problems, *_differences(storage, ark, recorded)]
 
 
 def _differences(storage: Storage, ark: str, recorded: Mapping[int, Sequence[InventoryFile]]) -> list[Problem]:

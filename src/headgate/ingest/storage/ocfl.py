@@ -26,10 +26,9 @@ from typing import BinaryIO
 
 from headgate import private
 from headgate.core.errors import BadPayload, BadValue, ForeignStore, ServiceUnavailable, UnknownName, VersionLost
-from headgate.ingest.formats.digests import DEFAULT
 from headgate.ingest.safe_files import keeps_case, replace_synced, sync_folder, sync_tree, write_synced
 from headgate.ingest.stopping import Stop
-from headgate.ingest.storage.ocfl_content import check_content, write_content
+from headgate.ingest.storage.ocfl_content import write_content
 from headgate.ingest.storage.ocfl_inventory import (
     INVENTORY,
     OBJECT_DECLARATION,
@@ -37,7 +36,6 @@ from headgate.ingest.storage.ocfl_inventory import (
     OcflInventory,
     VersionPlan,
     earlier_version,
-    expected_digests,
     id_in,
     parse,
     plan,
@@ -53,6 +51,9 @@ from headgate.ingest.storage.ocfl_layout import (
     root_files,
 )
 from headgate.ingest.storage.port import KnownDigests, Note, ObjectChange, Problem, Progress, Version, storage_errors
+from headgate.ingest.storage.verifying import problems_of
+from headgate.ingest.validation.objects import validate_object
+from headgate.ingest.validation.trees import FolderTree
 
 _INTENT = "intent.json"
 _STAGED = "object"
@@ -142,22 +143,15 @@ class OcflStorage:
         stop: Stop | None = None,
         progress: Progress | None = None,
         known: KnownDigests = MappingProxyType({}),
+        *,
+        warnings: bool = False,
     ) -> list[Problem]:
         home = self._home(object_id)
         if not home.exists():
             return [Problem(object_id, "", "there is no such object")]
         with storage_errors(self._root):
-            try:
-                inventory = self._load(home, object_id)
-            except BadPayload as error:
-                return [Problem(object_id, INVENTORY, error.why)]
-            if inventory is None:
-                return [Problem(object_id, "", "there is no such object")]
-            found = [
-                *_inventory_problems(home, inventory),
-                *check_content(home, expected_digests(inventory, known), stop, progress),
-            ]
-        return [Problem(object_id, path, why) for path, why in found]
+            found = validate_object(FolderTree(home), known=known, stop=stop, progress=progress)
+        return problems_of(object_id, found, warnings=warnings)
 
     def objects(self) -> Iterator[str]:
         for declaration in sorted(self._root.glob(f"???/???/???/*/{OBJECT_DECLARATION[0]}")):
@@ -389,15 +383,3 @@ def _copy_head(version: Path, home: Path, stage: Path) -> None:
     for name in (INVENTORY, SIDECAR):
         replace_synced(home / name, (version / name).read_bytes(), stage)
     sync_folder(home)
-
-
-def _inventory_problems(home: Path, inventory: OcflInventory) -> Iterator[tuple[str, str]]:
-    if not (home / OBJECT_DECLARATION[0]).is_file():
-        yield OBJECT_DECLARATION[0], "it is missing"
-    if _pair(home) != _pair(home / f"v{inventory.head}"):
-        yield INVENTORY, "it differs from that of the newest version"
-    for folder in _version_folders(home):
-        if int(folder.name[1:]) > inventory.head:
-            yield folder.name, "it is not in the inventory"
-        elif _read_pair(folder, inventory.object_id) is None:
-            yield f"{folder.name}/{INVENTORY}", f"its {DEFAULT} differs from the stored one"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from headgate import private
 from headgate.core.errors import BadPayload
@@ -58,35 +58,3 @@ def _copy(folder: Path, path: str, file: NewFile, stop: Stop | None, progress: P
         os.close(target)
     if problem := mismatch({DEFAULT: file.digests[DEFAULT]}, running.values()):
         raise BadPayload(str(file.path), f"it changed since it was checked: {problem}")
-
-
-def check_content(
-    home: Path, expected: Mapping[str, Mapping[str, str]], stop: Stop | None, progress: Progress | None
-) -> Iterator[tuple[str, str]]:
-    """What is not as it is expected, by content path and algorithm: missing, changed, or not known."""
-    for path, digests in expected.items():
-        if not (home / path).is_file():
-            yield path, "it is missing"
-        elif problem := _changed(home / path, digests, stop, progress):
-            yield path, problem
-    for path in _found(home):
-        if path not in expected:
-            yield path, "it is not in the inventory"
-
-
-def _changed(path: Path, digests: Mapping[str, str], stop: Stop | None, progress: Progress | None) -> str:
-    running = RunningDigests(digests)
-    with path.open("rb", buffering=0) as source:
-        for block in blocks(source):
-            check_stop(stop, "verifying")
-            running.update(block)
-            if progress:
-                progress(len(block))
-    return mismatch(digests, running.values())
-
-
-def _found(home: Path) -> Iterator[str]:
-    for content in sorted(home.glob("v*/content")):
-        for folder, _, names in os.walk(content):
-            for name in names:
-                yield str(PurePosixPath(folder, name).relative_to(home))

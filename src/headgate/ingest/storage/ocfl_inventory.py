@@ -16,9 +16,9 @@ from typing import Any
 
 from headgate.core.errors import BadPayload, BadValue, UnknownName
 from headgate.core.values.documents import read_document
-from headgate.ingest.formats.digests import DEFAULT, HEX_DIGITS, OCFL_DIGITS
+from headgate.ingest.formats.digests import DEFAULT, OCFL_DIGITS
 from headgate.ingest.formats.file_names import check_file_name, collisions
-from headgate.ingest.storage.port import KnownDigests, NewFile, Note, ObjectChange, StoredFile, Version
+from headgate.ingest.storage.port import NewFile, Note, ObjectChange, StoredFile, Version
 
 OBJECT_DECLARATION = ("0=ocfl_object_1.1", b"ocfl_object_1.1\n")
 INVENTORY = "inventory.json"
@@ -108,18 +108,6 @@ def id_in(raw: bytes) -> str:
         return str(read_document(raw)["id"])
     except (ValueError, LookupError, TypeError):
         return ""
-
-
-def expected_digests(inventory: OcflInventory, known_elsewhere: KnownDigests) -> dict[str, dict[str, str]]:
-    """Each content path, and every digest that is known of it, here or elsewhere."""
-    expected = {
-        path: {**known_elsewhere.get(digest, {}), DEFAULT: digest} for path, digest in inventory.content.items()
-    }
-    for algorithm, known in inventory.document.get("fixity", {}).items():
-        for value, paths in known.items():
-            for path in paths if algorithm in HEX_DIGITS else ():
-                expected[path][algorithm] = value
-    return expected
 
 
 def render(document: Document) -> tuple[bytes, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,11 +19,12 @@ from headgate.ingest.formats.file_names import CASE_ADVICE
 from headgate.ingest.formats.hashing import RunningDigests, blocks, mismatch
 from headgate.ingest.safe_files import open_beneath, write_all
 from headgate.ingest.stopping import Stop, check_stop
+from headgate.ingest.validation.contents import KnownDigests, Progress
 
-#: What is known of contents elsewhere: by their sha256, other digests by algorithm.
-KnownDigests = Mapping[str, Mapping[str, str]]
-#: Called with the bytes that were read or written since the last call.
-Progress = Callable[[int], None]
+__all__ = [
+    "KnownDigests", "NewFile", "Note", "ObjectChange", "Problem", "Progress", "Storage", "StoredFile", "Version",
+    "export", "find_version", "storage_errors",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,12 @@ class Problem:
     #: The file, as the storage names it; empty: the object itself.
     path: str
     why: str  #: What is wrong.
+    #: Code of the OCFL rule that is broken (E…: error, W…: warning); empty: it is no such rule.
+    code: str = ""
+
+    @property
+    def is_warning(self) -> bool:
+        return self.code.startswith("W")
 
 
 @contextmanager
@@ -142,8 +149,13 @@ class Storage(Protocol):
         stop: Stop | None = None,
         progress: Progress | None = None,
         known: KnownDigests = MappingProxyType({}),
+        *,
+        warnings: bool = False,
     ) -> list[Problem]:
-        """Read every stored byte of an object, and compare, also with digests that are known elsewhere."""
+        """Read every stored byte of an object, and check every rule of OCFL, and digests that are known elsewhere.
+
+        Returns errors, with `warnings` also those.
+        """
 
     def objects(self) -> Iterator[str]:
         """The id of every object that can be read; `verify` reports what is damaged."""

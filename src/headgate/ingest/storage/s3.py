@@ -7,9 +7,10 @@ was planned on. The rest (sidecar, the version's own inventory) follows from it,
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -28,7 +29,6 @@ from headgate.ingest.storage.ocfl_inventory import (
     OcflInventory,
     VersionPlan,
     earlier_version,
-    expected_digests,
     id_in,
     parse,
     plan,
@@ -38,6 +38,8 @@ from headgate.ingest.storage.ocfl_inventory import (
 )
 from headgate.ingest.storage.ocfl_layout import home_of, root_files
 from headgate.ingest.storage.port import KnownDigests, NewFile, Note, ObjectChange, Problem, Progress, Version
+from headgate.ingest.storage.verifying import KeyTree, problems_of
+from headgate.ingest.validation.objects import validate_object
 
 try:
     import obstore
@@ -140,18 +142,17 @@ class S3Storage:
         stop: Stop | None = None,
         progress: Progress | None = None,
         known: KnownDigests = MappingProxyType({}),
+        *,
+        warnings: bool = False,
     ) -> list[Problem]:
         home = self._home(object_id)
         with _errors():
-            try:
-                found = self._load(home, object_id)
-            except BadPayload as error:
-                return [Problem(object_id, INVENTORY, error.why)]
-            if found is None:
+            sizes = self._sizes(home)
+            if not sizes:
                 return [Problem(object_id, "", "there is no such object")]
-            expected = expected_digests(found.inventory, known)
-            problems = [*self._inventory_problems(home, found), *self._content_problems(home, expected, stop, progress)]
-        return [Problem(object_id, path, why) for path, why in problems]
+            tree = KeyTree(sizes, lambda path: self._opened(home + path))
+            found = validate_object(tree, known=known, stop=stop, progress=progress)
+        return problems_of(object_id, found, warnings=warnings)
 
     def objects(self) -> Iterator[str]:
         with _errors():
@@ -195,11 +196,19 @@ class S3Storage:
     @contextmanager
     def _open(self, key: str) -> Iterator[BinaryIO]:
         try:
+            source = self._opened(key)
+        except FileNotFoundError as error:
+            raise BadPayload(key, "it is missing") from error
+        with source:
+            yield source
+
+    def _opened(self, key: str) -> BinaryIO:
+        """As files are opened: FileNotFoundError when there is none."""
+        try:
             reader = obstore.open_reader(self._bucket, key, buffer_size=_PIECE)
         except _NOT_FOUND as error:
-            raise BadPayload(key, "it is missing") from error
-        with io.BufferedReader(_Reader(reader), _PIECE) as source:
-            yield cast(BinaryIO, source)
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", key) from error
+        return cast(BinaryIO, io.BufferedReader(_Reader(reader), _PIECE))
 
     def _sizes(self, home: str) -> dict[str, int]:
         """Everything below an object, and its size."""
@@ -290,43 +299,6 @@ class S3Storage:
                 obstore.delete(self._bucket, key)
             except _NOT_FOUND:
                 continue
-
-    # ---------------------------------------------------------------- verifying
-
-    def _inventory_problems(self, home: str, found: _StoredInventory) -> Iterator[tuple[str, str]]:
-        if self._get(home + OBJECT_DECLARATION[0]) != OBJECT_DECLARATION[1]:
-            yield OBJECT_DECLARATION[0], "it is missing"
-        if self._get(home + SIDECAR) != sidecar_of(found.raw):
-            yield SIDECAR, "it differs from that of the inventory"
-        for number in found.inventory.numbers():
-            raw, sidecar = self._get(f"{home}v{number}/{INVENTORY}"), self._get(f"{home}v{number}/{SIDECAR}")
-            if raw is None or sidecar != sidecar_of(raw):
-                yield f"v{number}/{INVENTORY}", f"its {DEFAULT} differs from the stored one"
-
-    def _content_problems(
-        self, home: str, expected: Mapping[str, Mapping[str, str]], stop: Stop | None, progress: Progress | None
-    ) -> Iterator[tuple[str, str]]:
-        sizes = self._sizes(home)
-        for path, digests in expected.items():
-            if path not in sizes:
-                yield path, "it is missing"
-            elif problem := mismatch(digests, self._digests(home + path, digests, stop, progress)):
-                yield path, problem
-        for path in sizes:
-            if "/content/" in path and path not in expected:
-                yield path, "it is not in the inventory"
-
-    def _digests(
-        self, key: str, algorithms: Iterable[str], stop: Stop | None, progress: Progress | None
-    ) -> dict[str, str]:
-        running = RunningDigests(algorithms)
-        with self._open(key) as source:
-            for block in blocks(source):
-                check_stop(stop, "verifying")
-                running.update(block)
-                if progress:
-                    progress(len(block))
-        return running.values()
 
 
 class _Reader(io.RawIOBase):

@@ -1,0 +1,81 @@
+"""The bytes of an object: every file is there, and has every digest that anybody knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from headgate.ingest.stopping import Stop, check_stop
+from headgate.ingest.validation.digesting import ContentDigests, is_known
+from headgate.ingest.validation.findings import Findings
+from headgate.ingest.validation.inventories import CheckedInventory
+from headgate.ingest.validation.trees import Tree
+
+#: What is known of contents elsewhere: by the digest that addresses them, other digests by algorithm.
+KnownDigests = Mapping[str, Mapping[str, str]]
+#: Called with the bytes that were read or written since the last call.
+Progress = Callable[[int], None]
+#: The algorithm, the value in small letters, the code if it differs, and whose word it is.
+Wanted = tuple[str, str, str, str]
+
+
+class Expected:
+    """Which digests each content path should have."""
+
+    def __init__(self, current: CheckedInventory, priors: Mapping[str, CheckedInventory], known: KnownDigests) -> None:
+        self.paths = current.content
+        self._current, self._known = current, known
+        self._others: dict[str, list[Wanted]] = {}
+        for found in (current, *priors.values()):
+            for algorithm, value, path in found.fixity:
+                self._add(path, (algorithm, value, "E093", found.path))
+        for found in priors.values():
+            for path, digest in found.content.items() if found.algorithm else ():
+                self._add(path, (found.algorithm, digest, "E092", found.path))
+
+    def of(self, path: str) -> Iterator[Wanted]:
+        """Every digest that a file should have."""
+        digest = self.paths[path]
+        if self._current.algorithm:
+            yield self._current.algorithm, digest, "E092", self._current.path
+        yield from self._others.get(path, ())
+        for algorithm, value in self._known.get(digest, {}).items():
+            if is_known(algorithm):
+                yield algorithm, value.lower(), "", "the inventory of objects"
+
+    def _add(self, path: str, wanted: Wanted) -> None:
+        if path in self.paths:
+            self._others.setdefault(path, []).append(wanted)
+
+
+def check_contents(
+    tree: Tree, expected: Expected, files: set[str], findings: Findings, stop: Stop | None, progress: Progress | None
+) -> None:
+    """Read every file of the manifest once, with all of its digests."""
+    for path in sorted(files - expected.paths.keys()):
+        findings.add("E023", path, "it is not in the manifest of the inventory")
+    for path in expected.paths:
+        if path not in files:
+            findings.add("E092", path, "it is missing")
+            continue
+        # Every inventory says the same again: each value is compared once.
+        wanted: dict[tuple[str, str], tuple[str, str]] = {}
+        for algorithm, value, code, whose in expected.of(path):
+            wanted.setdefault((algorithm, value), (code, whose))
+        found = ContentDigests({algorithm for algorithm, _ in wanted})
+        try:
+            _read(tree, path, found, stop, progress)
+        except OSError as error:
+            findings.add("", path, f"it cannot be read: {error.strerror or error}")
+            continue
+        for (algorithm, value), (code, whose) in wanted.items():
+            if value != found.value(algorithm):
+                why = f"checksum mismatch: expected {algorithm} {value}, got {found.value(algorithm)} ({whose})"
+                findings.add(code, path, why)
+
+
+def _read(tree: Tree, path: str, found: ContentDigests, stop: Stop | None, progress: Progress | None) -> None:
+    for block in tree.blocks(path):
+        check_stop(stop, "verifying")
+        found.update(block)
+        if progress:
+            progress(len(block))

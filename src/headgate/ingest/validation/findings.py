@@ -1,0 +1,59 @@
+"""What a validation has found so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.ingest.validation.codes import CODES
+
+#: Findings after which no more are kept: what is broken so often is named often enough.
+MOST_FINDINGS = 1000
+#: Letters of a reason, and of a path.
+LONGEST = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that an object breaks."""
+
+    #: E…: an error; W…: a warning; empty: an error of which the specification does not speak.
+    code: str
+    #: Below the object root; empty: the object itself.
+    path: str
+    why: str
+
+    @property
+    def is_warning(self) -> bool:
+        return self.code.startswith("W")
+
+
+class Findings:
+    """Collects findings, each once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Finding, None] = {}
+        self._told_of_more = False
+
+    def add(self, code: str, path: str, why: str) -> None:
+        """Record a finding; beyond MOST_FINDINGS only that there are more."""
+        if code and (code not in CODES or CODES[code].unused):
+            raise ValueError(f"{code} is not a code that is found")
+        if len(self._found) < MOST_FINDINGS:
+            self._found[Finding(code, _shown(path), _shown(why))] = None
+        elif not self._told_of_more:
+            self._told_of_more = True
+            self._found[Finding("", "", f"there are more than {MOST_FINDINGS:,} findings; the rest is left out")] = None
+
+    @property
+    def all(self) -> list[Finding]:
+        return list(self._found)
+
+    @property
+    def errors(self) -> int:
+        return sum(not each.is_warning for each in self._found)
+
+
+def _shown(text: str) -> str:
+    """Names that are not UTF-8 cannot be printed as they are."""
+    cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return cut.encode("utf-8", "backslashreplace").decode()
