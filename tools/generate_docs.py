@@ -16,10 +16,9 @@ import click
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from headgate import settings
 from headgate.cli.terminal.failures import EXIT_CODES, MEANINGS
 from headgate.cli.tree import root
-from headgate.core import errors
+from headgate.core import errors, known_settings
 from headgate.core.tables import describe, diagram
 from headgate.core.tables.machine import Machine
 from headgate.core.tables.states import MACHINES
@@ -113,7 +112,10 @@ def _exit_codes() -> str:
 
 def settings_page() -> str:
     """Every setting."""
-    rows = [(f"`{known.name}`", f"`{known.variable}`", f"`{known.default}`", known.meaning) for known in settings.KNOWN]
+    rows = [
+        (f"`{known.name}`", f"`{known.variable}`", f"`{known.default}`", known.meaning)
+        for known in known_settings.KNOWN
+    ]
     lead = (
         "A setting is looked for in this order, the first that has it wins: a flag, the environment,\n"
         "`headgate.toml` in the working folder, `~/.config/headgate/headgate.toml`, `/etc/headgate/headgate.toml`.\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headgate.core.errors import BadValue
 from headgate.daemons.batch_watcher import batch_watcher
 from headgate.daemons.cleaner import cleaner
-from headgate.daemons.history_keeper import history_keeper
+from headgate.daemons.history_keeper import history_keeper, log_keeper
 from headgate.daemons.history_mover import history_mover
 from headgate.daemons.messenger import messenger
 from headgate.daemons.reaper import key_reaper, reaper
@@ -64,7 +64,10 @@ def _history(gate: Gate, interval: float) -> list[Rounds]:
     keep = settings.keep("history_keep")
     if keep is not None and store.history.books:
         found.append(history_keeper(store.history.books, keep, interval))
-    why = "there is no history to copy from ZooKeeper to a database, and `history_keep` is forever"
+    log_keep = settings.keep("log_keep_for")
+    if log_keep is not None and store.logs is not None:
+        found.append(log_keeper(store.logs, log_keep, interval))
+    why = "there is no history to copy from ZooKeeper to a database, and `history_keep` and `log_keep_for` are forever"
     return found or [Rounds("history", lambda: 0, interval, idle=why)]
 
 

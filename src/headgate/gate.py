@@ -182,7 +182,7 @@ class Gate:
         """What a running service does for its store."""
         from headgate.service.upkeep import Upkeep
 
-        return Upkeep(self.store, self.settings.keep("history_keep"))
+        return Upkeep(self.store, self.settings.keep("history_keep"), self.settings.keep("log_keep_for"))
 
     @cached_property
     def answer_within(self) -> float:

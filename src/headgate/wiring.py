@@ -70,7 +70,7 @@ def build_ledger(settings: Settings, store: Store) -> Ledger | None:
     if store.ledger is None:
         return None
     secrets = Secrets(CustodyRecords(store.ledger), settings)
-    return Ledger(store.ledger, secrets, settings.variables("job_variables"))
+    return Ledger(store.ledger, secrets, settings.variables("job_variables"), settings.log_keep)
 
 
 def build_queue(settings: Settings, store: Store, profiles: ProfilesFolder | None) -> Queue:

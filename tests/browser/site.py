@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 
 import headgate
-from headgate import Gate
+from headgate import Gate, LogStream, LogText
 from headgate.core.inventory import InventoryFile, Message, MessageKind, Recording
 from headgate.core.queue.model import IngestJob
 from headgate.daemons.names import CONSUMERS
@@ -128,6 +128,7 @@ def _fill_ledger(gate: Gate) -> None:
         gate.ledger.success(claim)
     failing = gate.ledger.find_next("clean", worker="node2")
     assert failing
+    gate.ledger.keep_log(failing, [LogText(LogStream.STDERR, "writing\ndisk <b>full</b>\n", 26)], ended=True)
     gate.ledger.fail(failing, message="disk <b>full</b> on node2")
     assert gate.ledger.find_next("clean", worker="node3", lease=3600)
     gate.ledger.hold("clean", "2026-11-20", reason="bad source")

@@ -150,3 +150,20 @@ def test_a_grid_of_many_is_narrowed_to_a_chunk_without_a_script(site: Site, visi
     expect(grid.locator("tbody tr")).to_have_count(50)
     grid.get_by_role("link", name="READY: many 477").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("many/477")
+
+
+def test_the_log_of_each_attempt_is_on_the_page_of_the_chunk(site: Site, failed: str, visit: Visit) -> None:
+    """With its secrets masked, as plain text, and without a script: reload to see more while it runs."""
+    job, environment = f"{failed}-clean", {**os.environ, "HEADGATE_URL": f"sqlite:///{site.folder}/headgate.sqlite"}
+    for script in (r"printf 'first \033[31m<b>try</b>\033[0m\n'; exit 4", "echo second; echo oh no >&2; exit 5"):
+        site.gate.ledger.resubmit(job, "7", reason="try again")
+        words = [*WORK, job, "--", "sh", "-c", script]
+        subprocess.run(words, env=environment, capture_output=True, check=False)
+    page = visit(site, f"/pipeline/jobs/{job}/chunks/7")
+    expect(page.locator("#message")).to_contain_text("exit code 5: oh no")
+    newest, earlier = page.locator("article.log"), page.locator("details.log")
+    expect(newest.locator("pre")).to_have_text(["second\n", "oh no\n"])
+    expect(earlier.locator("pre")).not_to_be_visible()
+    earlier.locator("summary").click()
+    expect(earlier.locator("pre")).to_have_text("first <b>try</b>\n")
+    expect(earlier.locator("pre")).to_be_visible()

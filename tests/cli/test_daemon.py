@@ -126,13 +126,16 @@ def test_a_store_that_is_not_there_is_said_at_once_where_nobody_can_wait(headgat
 def test_history_moves_only_where_there_is_somewhere_to_move_it(headgate: Headgate, servers: Servers) -> None:
     """And says so, once, instead of doing rounds for nothing."""
     zookeeper = servers.fresh("zookeeper")
-    nothing = "history: there is no history to copy from ZooKeeper to a database, and `history_keep` is forever\n"
-    done = headgate("daemon", "history", "--once")
+    nothing = (
+        "history: there is no history to copy from ZooKeeper to a database, and `history_keep` and `log_keep_for` are "
+        "forever\n"
+    )
+    done = headgate("daemon", "history", "--once", HEADGATE_LOG_KEEP_FOR="forever")
     assert (done.code, done.out) == (0, nothing)
     done = headgate("daemon", "history", "--once", HEADGATE_URL=zookeeper)
     assert (done.code, done.out) == (0, nothing)
     done = headgate("daemon", "history", "--once", HEADGATE_COORDINATION_URL=zookeeper)
-    assert (done.code, done.out) == (0, "history: 0 moved\n")
+    assert (done.code, done.out) == (0, "history: 0 moved\nlogs to be removed: 0 removed\n")
     done = headgate("daemon", "history", "--once", HEADGATE_COORDINATION_URL=zookeeper, HEADGATE_HISTORY_AGE="old")
     assert done.code == 2
     assert "history_age 'old' is not a duration" in done.err

@@ -7,8 +7,9 @@ import pytest
 
 from headgate.cli.processes.environment import for_daemon_command
 from headgate.core.errors import BadValue
+from headgate.core.known_settings import KNOWN
 from headgate.core.values.variables import NO_MORE, NamePatterns, check_job_variables, parse_patterns
-from headgate.settings import KNOWN, load
+from headgate.settings import load
 from tests.cli.commands import Headgate
 from tests.contract.ledger_steps import RUNS_CODE
 

@@ -70,33 +70,40 @@ def message(command: Headgate) -> str:
     return str(row["message"])
 
 
-def test_the_last_line_of_stderr_is_kept_where_that_is_asked_for(pipeline: Headgate) -> None:
+def test_the_last_line_is_recorded_with_a_failure(pipeline: Headgate) -> None:
     script = r"echo out; echo one >&2; printf 'bad \033[31mrate\n\n' >&2; exit 4"
-    done = run(pipeline, "--keep-stderr", script=script)
+    done = run(pipeline, script=script)
     assert (done.code, done.out, done.err) == (4, "out\n", "one\nbad \x1b[31mrate\n\n")
-    assert message(pipeline) == "exit code 4: bad  [31mrate"
+    assert message(pipeline) == "exit code 4: bad rate"
+
+
+def test_without_errors_the_last_line_of_stdout_is_recorded(pipeline: Headgate) -> None:
+    run(pipeline, script="echo no such rate; exit 4")
+    assert message(pipeline) == "exit code 4: no such rate"
 
 
 def test_the_recorded_line_is_short_and_contains_no_secret(pipeline: Headgate) -> None:
     script = 'printf "%s %s %s" "open sesame" second-line "$(seq -s . 400)" >&2; exit 1'
     secrets = {"HEADGATE_MAIL_PASSWORD": "open sesame", "HEADGATE_MINTER_KEY": "first-line\nsecond-line"}
-    run(pipeline, "--keep-stderr", script=script, **secrets)
+    run(pipeline, script=script, **secrets)
     kept = message(pipeline)
     assert kept.startswith("exit code 1: *** *** 1.2.3.")
     assert len(kept) == len("exit code 1: ") + 500
 
 
-def test_without_that_stderr_is_the_callers_own(pipeline: Headgate) -> None:
-    """Not a pipe of ours: what the command leaves behind may write there when we are gone."""
+def test_where_no_log_is_kept_the_outputs_are_the_callers_own(pipeline: Headgate) -> None:
+    """Not pipes of ours: what the command leaves behind may write there when we are gone."""
     script = f"exec {sys.executable} -c 'import os, sys; s = os.fstat(2); print(s.st_dev, s.st_ino); sys.exit(5)'"
     with (pipeline.folder / "log").open("w") as log:
         words = [str(PROGRAM), "job", "run", "clean", "--", "sh", "-c", script]
+        environment = pipeline.environment(HEADGATE_LOG_KEEP="0")
         done = subprocess.run(
-            words, cwd=pipeline.folder, env=pipeline.environment(), stdout=subprocess.PIPE, stderr=log, check=False
+            words, cwd=pipeline.folder, env=environment, stdout=subprocess.PIPE, stderr=log, check=False
         )
         there = os.fstat(log.fileno())
     assert (done.returncode, done.stdout.split()) == (5, [b"%d" % there.st_dev, b"%d" % there.st_ino])
     assert message(pipeline) == "exit code 5"
+    assert pipeline("job", "logs", "clean", "1").out == ""
 
 
 def test_nothing_to_do_is_3_and_nothing_is_run(pipeline: Headgate) -> None:

@@ -71,8 +71,8 @@ def test_less_than_a_day_is_refused(tmp_path: Any, keep: str) -> None:
         headgate.connect(f"sqlite:///{tmp_path}/a.db", history_keep=keep)
 
 
-def test_by_default_everything_is_kept(tmp_path: Any) -> None:
-    with headgate.connect(f"sqlite:///{tmp_path}/a.db") as gate:
+def test_by_default_all_history_is_kept(tmp_path: Any) -> None:
+    with headgate.connect(f"sqlite:///{tmp_path}/a.db", log_keep_for="forever") as gate:
         assert [rounds.idle != "" for rounds in daemon_rounds(gate, ["history"], 1.0)] == [True]
         since = datetime.now(UTC) - timedelta(days=36_500)
         assert gate.store.history.books[0].forget(since, 10) == 0
@@ -113,7 +113,7 @@ def test_the_alarm_ends_when_all_that_is_overdue_is_removed(store_url: str, monk
             gate.locks.release(gate.locks.acquire("ann", "file:/x", "write"))
         pass_time(monkeypatch, 33)
         (book,) = gate.store.history.books
-        assert history_keeper.step(book, timedelta(days=30).total_seconds()) == 3
+        assert history_keeper.step(book, timedelta(days=30).total_seconds(), 3) == 3
         assert [alarm.kind for alarm in gate.alarms()] == ["overdue-history"]
         remove_old(gate)
         assert gate.alarms() == [], "what always stays is not overdue"

@@ -181,6 +181,8 @@ def _claims(tour: Tour, gate: Gate) -> None:
     claim = tour.ask("POST /jobs/{job}/next", wanted, job="clean")
     at: dict[str, Any] = {"job": "clean", "dataid": claim["dataid"]}
     tour.ask(f"{path}/heartbeat", {"token": claim["token"], "lease": 60}, **at)
+    texts = [{"stream": "stdout", "text": "reading 3 files\n", "size": 16}]
+    tour.ask(f"{path}/logs", {"token": claim["token"], "texts": texts}, **at)
     tour.ask(f"{path}/success", {"token": claim["token"]}, **at)
     tour.refused(f"{path}/heartbeat", {"token": claim["token"]}, 409, **at)
     for dataid, act, said in (("2026-11-02", "fail", "no space on disk"), ("2026-11-03", "interrupt", "SIGTERM")):
@@ -197,6 +199,7 @@ def _questions(tour: Tour, gate: Gate) -> None:
     tour.ask("GET /chunks/tallies")
     tour.ask("GET /chunks/spans", query={"dataset": "orders_raw", "size": 3, "limit": 1})
     tour.ask("GET /jobs/{job}/chunks/{dataid}/explain", job="clean", dataid="2026-11-02")
+    tour.ask("GET /jobs/{job}/chunks/{dataid}/logs", job="clean", dataid="2026-11-01")
     tour.ask("GET /jobs/{job}/plan", job="clean", query={"limit": 1})
     tour.ask("GET /jobs/{job}/left", job="clean")
     tour.ask("POST /jobs/{job}/progress", {"dataids": ["2026-11-14"]}, job="clean")

@@ -7,9 +7,8 @@ import click
 import pytest
 
 import headgate
-from headgate import settings
 from headgate.cli.tree import root
-from headgate.core import errors
+from headgate.core import errors, known_settings
 from headgate.core.tables.states import MACHINES
 from headgate.http import metrics
 from headgate.http.api.description import openapi
@@ -46,7 +45,7 @@ def test_every_command() -> None:
 def test_every_setting() -> None:
     text = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
     rows = set(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, re.MULTILINE))
-    assert rows == {(known.name, known.variable) for known in settings.KNOWN}
+    assert rows == {(known.name, known.variable) for known in known_settings.KNOWN}
 
 
 def test_every_error() -> None:

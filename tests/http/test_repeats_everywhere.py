@@ -149,6 +149,8 @@ def _claims(walk: Walk) -> None:
     claim = walk.post("/v1/jobs/{job}/next", {"lease": 600}, job="clean")
     at: dict[str, Any] = {"job": "clean", "dataid": claim["dataid"]}
     walk.post(f"{path}/heartbeat", {"token": claim["token"], "lease": 700}, **at)
+    texts = [{"stream": "stdout", "text": "done", "size": 4, "cut": False}]
+    walk.post(f"{path}/logs", {"token": claim["token"], "texts": texts, "ended": True}, **at)
     walk.post(f"{path}/success", {"token": claim["token"]}, **at)
     claim = walk.post(f"{path}/claim", {"lease": 600}, job="clean", dataid="2")
     walk.post(f"{path}/fail", {"token": claim["token"], "message": "no"}, job="clean", dataid="2")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from headgate.cli.service.up import up
-from headgate.settings import KNOWN
+from headgate.core.known_settings import KNOWN
 from tests.cli.commands import PROGRAM
 
 ROOT = Path(__file__).parents[2]

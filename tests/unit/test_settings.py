@@ -6,8 +6,9 @@ import pytest
 
 import headgate
 from headgate import BadValue
+from headgate.core.known_settings import KNOWN, Known
 from headgate.core.values.redaction import mask
-from headgate.settings import KNOWN, Known, Setting, config_files, default_client, load
+from headgate.settings import Setting, config_files, default_client, load
 from headgate.store_search import search
 
 

@@ -162,6 +162,7 @@ def waiting(answer_within: float, _what: object, seconds: float) -> Limit:
 
 #: The calls of each port that are no quick ones.
 HISTORY_CALLS: Mapping[str, Rule] = {"read": listing, "count": listing, "copy": bulk, "forget": bulk}
+LOG_CALLS: Mapping[str, Rule] = {"forget": bulk, "oldest": listing}
 LOCK_CALLS: Mapping[str, Rule] = {
     "list": listing, "summary": listing, "waiters": listing,
     "clients": listing, "resources": listing, "expire": bulk,
@@ -170,6 +171,7 @@ LEDGER_CALLS: Mapping[str, Rule] = {
     "define": bulk, "datasets": listing, "jobs": listing, "publish": of_rows,
     "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": of_chunks, "failures": listing,
     "standing": listing, "tallies": listing, "spans": listing, "running": listing, "change_selected": bulk,
+    "logs": listing,
     "master_wraps": listing, "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,
 }  # fmt: skip
 QUEUE_CALLS: Mapping[str, Rule] = {

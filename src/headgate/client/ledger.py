@@ -57,8 +57,11 @@ class RemoteCustody(CustodyRecords):
 class RemoteLedger(Ledger):
     """Datasets, jobs and chunks behind a service, which checks and records what it is asked."""
 
-    def __init__(self, connection: ServiceConnection, own: Secrets, variables: NamePatterns = NO_MORE) -> None:
+    def __init__(
+        self, connection: ServiceConnection, own: Secrets, variables: NamePatterns = NO_MORE, log_keep: int = 0
+    ) -> None:
         """`own`: what seals and opens secrets in this process."""
+        self.log_keep = log_keep
         self.connection, self.options = connection, connection.options
         self.secrets, self.custody, self._variables = own, own.custody, variables
 

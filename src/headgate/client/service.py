@@ -59,7 +59,7 @@ class RemoteService:
         if not self.keeps_ledger:
             return None
         secrets = Secrets(RemoteCustody(self.connection), settings)
-        return RemoteLedger(self.connection, secrets, settings.variables("job_variables"))
+        return RemoteLedger(self.connection, secrets, settings.variables("job_variables"), settings.log_keep)
 
     @cached_property
     def queue(self) -> RemoteQueue:

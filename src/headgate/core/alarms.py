@@ -22,7 +22,7 @@ WITHOUT_EXPERIENCE = timedelta(hours=1)
 #: Chunks wait this long for their job before that is called stuck, and the job has not run for as long: most pipelines
 #: run once a day. For one that paused longer between two of its runs, it is this many times that pause.
 UNCLAIMED, LONGER_PAUSE = timedelta(hours=25), 1.5
-#: History may stay this much longer than `history_keep`: where cron removes it once a day, one run may be missed.
+#: History and logs may stay this much longer: where cron removes them once a day, one run may be missed.
 OVERDUE = timedelta(days=2)
 #: How the names of consumers begin.
 CONSUMERS = ("batch-", "job-")
@@ -40,7 +40,8 @@ ROUNDS: Mapping[str, tuple[str, str]] = {
 class Alarm:
     """Something that is stuck until an operator acts."""
 
-    #: Which rule found it: `no-consumer`, `unknown-profile`, `no-daemon`, `overdue-history`, `long-wait`, `unclaimed`.
+    #: Which rule found it: `no-consumer`, `unknown-profile`, `no-daemon`, `overdue-history`, `overdue-logs`,
+    #: `long-wait`, `unclaimed`.
     kind: str
     #: The batch, ingest job, profile, step or job concerned.
     item: str
@@ -111,6 +112,8 @@ class AlarmFacts:
     unclaimed: Sequence[Unclaimed] = ()
     #: How long ago the oldest entry of the history should have been removed.
     history_overdue: timedelta = timedelta()
+    #: The same for the oldest log of an attempt or step.
+    logs_overdue: timedelta = timedelta()
     #: Noun and state to the time that items usually stay in it; None: nobody knows.
     usual: Callable[[str, str], timedelta | None] = lambda _noun, _state: None
 
@@ -169,14 +172,17 @@ def _no_daemon(facts: AlarmFacts) -> Iterator[Alarm]:
 
 
 def _overdue_history(facts: AlarmFacts) -> Iterator[Alarm]:
-    if facts.history_overdue < OVERDUE:
-        return
-    late = f"history should have been removed {_length(facts.history_overdue)} ago (`history_keep`)"
-    if "history" in facts.living:
-        why = "the history daemon does not keep up, or runs with another `history_keep`"
-        yield Alarm("overdue-history", "history", f"{late}: {why}", ("daemon", "history", "--once"))
-    else:
-        yield Alarm("overdue-history", "history", f"{late}, and no history daemon runs", ("daemon", "history"))
+    for what, overdue, setting in (
+        ("history", facts.history_overdue, "history_keep"), ("logs", facts.logs_overdue, "log_keep_for"),
+    ):  # fmt: skip
+        if overdue < OVERDUE:
+            continue
+        late = f"{what} should have been removed {_length(overdue)} ago (`{setting}`)"
+        if "history" in facts.living:
+            why = f"the history daemon does not keep up, or runs with another `{setting}`"
+            yield Alarm(f"overdue-{what}", what, f"{late}: {why}", ("daemon", "history", "--once"))
+        else:
+            yield Alarm(f"overdue-{what}", what, f"{late}, and no history daemon runs", ("daemon", "history"))
 
 
 def _unclaimed(facts: AlarmFacts) -> Iterator[Alarm]:

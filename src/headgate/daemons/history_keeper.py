@@ -1,4 +1,4 @@
-"""The keeper of history: removes entries that are older than they need be kept, a few at a time.
+"""The keeper of history and logs: removes what is older than it need be kept, a few at a time.
 
 Each step is a short transaction on the oldest entries, where nothing else writes, and rests for as long as it took.
 """
@@ -7,33 +7,47 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Protocol
 
 from headgate.daemons.reaper import until_nothing
 from headgate.daemons.rounds import Rounds
 from headgate.service.leases.clock import steady, wall
-from headgate.stores.ports.history import HistoryBook
 
-#: Entries that are removed together.
-PORTION = 1000
+#: Entries that are removed together, and logs, which are large.
+PORTION, LOG_PORTION = 1000, 100
 #: Seconds between two looks, at least: history is kept for days.
 LOOK_SECONDS = 60.0
 LONGEST_REST_SECONDS = 1.0
 
 
-def history_keeper(books: Sequence[HistoryBook], keep: float, interval: float) -> Rounds:
-    """Removes what is older than `keep` seconds."""
+class Forgetful(Protocol):
+    """Something from which the oldest entries can be removed."""
+
+    def forget(self, until: datetime, limit: int) -> int: ...
+
+
+def history_keeper(books: Sequence[Forgetful], keep: float, interval: float) -> Rounds:
+    """Removes history that is older than `keep` seconds."""
 
     def act() -> int:
-        return sum(until_nothing(lambda book=book: step(book, keep)) for book in books)  # type: ignore[misc]
+        return sum(until_nothing(lambda book=book: step(book, keep, PORTION)) for book in books)  # type: ignore[misc]
 
     return Rounds("history to be removed", act, max(interval, LOOK_SECONDS), done_word="removed")
 
 
-def step(book: HistoryBook, keep: float) -> int:
+def log_keeper(logs: Forgetful, keep: float, interval: float) -> Rounds:
+    """Removes logs that are older than `keep` seconds."""
+    return Rounds(
+        "logs to be removed", lambda: until_nothing(lambda: step(logs, keep, LOG_PORTION)),
+        max(interval, LOOK_SECONDS), done_word="removed",
+    )  # fmt: skip
+
+
+def step(book: Forgetful, keep: float, portion: int) -> int:
     """One portion. Returns how many entries were removed."""
     began = steady()
-    removed = book.forget(wall() - timedelta(seconds=keep), PORTION)
-    if removed == PORTION:
+    removed = book.forget(wall() - timedelta(seconds=keep), portion)
+    if removed >= portion:
         time.sleep(min(steady() - began, LONGEST_REST_SECONDS))
     return removed

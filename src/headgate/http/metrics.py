@@ -67,6 +67,8 @@ KNOWN = (
     Series("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
     Series("headgate_queue_oldest_seconds", Gauge,
           "How long the oldest ingest job has been in a state that needs an operator.", ("state",)),
+    Series("headgate_logs_overdue_seconds", Gauge,
+          "How long ago the oldest log of an attempt should have been removed (`log_keep_for`); 0: none should."),
     Series("headgate_history_overdue_seconds", Gauge,
           "How long ago the oldest entry of the history should have been removed (`history_keep`); 0: none should."),
 )  # fmt: skip
@@ -121,6 +123,8 @@ class Metrics:
         yield from _of_queue(gate)
         overdue = gate.upkeep.history_overdue().total_seconds()
         yield _gauge("headgate_history_overdue_seconds", [((), max(overdue, 0.0))])
+        overdue = gate.upkeep.logs_overdue().total_seconds()
+        yield _gauge("headgate_logs_overdue_seconds", [((), max(overdue, 0.0))])
         if gate.keeps_ledger:
             yield _gauge("headgate_claims", [((), now.chunks_running)])
             yield _gauge("headgate_chunks_failed", [((), now.chunks_failed)])

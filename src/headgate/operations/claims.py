@@ -6,6 +6,7 @@ from typing import Annotated
 
 from headgate.core.errors import ClaimLost, ClaimRefused, NotOwner, UnknownName
 from headgate.core.ledger.model import Claim
+from headgate.core.logs import LogStream, LogText
 from headgate.operations.arguments import By, Lease, RequestId, Token, Wait, Worker
 from headgate.operations.declaring import About, Declarations, Idempotency, Named
 from headgate.operations.ledger import JOB, SEALED
@@ -13,6 +14,7 @@ from headgate.operations.ledger import JOB, SEALED
 declared = Declarations("claims", "ledger")
 CLAIMED = "Claimed, with a new token."
 LOST = (ClaimLost, NotOwner, UnknownName)
+Texts = Annotated[list[LogText], About("The end of each stream.", min_length=1, max_length=len(LogStream))]
 
 
 @declared.post(
@@ -63,6 +65,18 @@ def interrupt(
 
     The chunk is claimable again at once, or held after `max_interruptions`. Reporting it twice changes nothing. 409
     when the claim is not yours.
+    """
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/logs", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB, errors=LOST,
+)  # fmt: skip
+def keep_log(
+    job: str, dataid: str, token: Token, texts: Texts,
+    ended: Annotated[bool, About("No more will follow: the outcome is reported next.")] = False,
+) -> None:  # fmt: skip
+    """Keep the end of what was written while the chunk was worked on; a text replaces the one before. The service keeps
+    as much as its own setting `log_keep` says. 409 when the claim is not yours.
     """
 
 

@@ -13,6 +13,7 @@ from headgate.core.ledger.model import ERROR, READY, Change, Claim, Dataset, Def
 from headgate.core.ledger.progress import LOOKED_AT, JobProgress
 from headgate.core.ledger.selection import BulkResult
 from headgate.core.ledger.verdicts import Condition, Verdict
+from headgate.core.logs import Log
 from headgate.operations.arguments import (
     MOST,
     USUAL,
@@ -271,6 +272,19 @@ def spans(
 )  # fmt: skip
 def explain(job: str, dataid: str) -> Verdict:
     """Explain whether the job can claim the chunk: each condition with its answer and the row behind it."""
+
+
+@declared.get(
+    "/jobs/{job}/chunks/{dataid}/logs", "read", "chunk:claim", limit=JOB, answer="Newest attempt first.",
+    errors=(UnknownName,),
+)  # fmt: skip
+def logs(
+    job: str, dataid: str, attempt: Annotated[int | None, About("Only of attempts with this number.", ge=1)] = None,
+    stream: Annotated[str | None, About("Only stdout or stderr.")] = None, limit: Limit = 10,
+) -> Page[Log]:  # fmt: skip
+    """List the kept logs of a chunk: for each attempt the end of stdout and of stderr, without secrets. There are no
+    further pages.
+    """
 
 
 @declared.get("/jobs/{job}/plan", "read", "chunk:claim", limit=JOB, answer="In order.", errors=(UnknownName,))

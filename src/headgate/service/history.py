@@ -18,6 +18,7 @@ from headgate.service.checks import check_limit
 
 if TYPE_CHECKING:
     from headgate.stores.ports.history import HistoryBook, HistoryStore
+    from headgate.stores.ports.logs import LogBook
 
 #: Entries that are read after a break, at most.
 MOST_MISSED = 10_000
@@ -100,8 +101,8 @@ def entries_after(book: HistoryBook, last: int) -> list[Entry]:
     return sorted(book.read(HistoryFilter(newer=last, limit=MOST_MISSED)), key=lambda entry: entry.id)
 
 
-def overdue(books: Sequence[HistoryBook], keep: float | None, at: datetime) -> timedelta:
-    """How long ago the oldest entry should have been removed. `keep`: `history_keep` in seconds; None: forever."""
+def overdue(books: Sequence[HistoryBook | LogBook], keep: float | None, at: datetime) -> timedelta:
+    """How long ago the oldest entry should have been removed. `keep`: seconds that it is kept; None: forever."""
     oldest = [] if keep is None else [since for book in books if (since := book.oldest()) is not None]
     return max((at - since - timedelta(seconds=keep or 0) for since in oldest), default=timedelta())
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headgate.stores.ports.epochs import EpochStore
     from headgate.stores.ports.history import HistoryKeeper, HistorySource, HistoryStore
     from headgate.stores.ports.inventory import InventoryStore
+    from headgate.stores.ports.logs import LogBook
     from headgate.stores.ports.queue import QueueStore
     from headgate.stores.ports.tokens import SessionStore, TokenStore
 
@@ -107,6 +108,11 @@ class JoinedStore:
     def history(self) -> HistoryStore:
         """What happened in both, by time."""
         return MergedHistory(*(book for each in self.parts for book in each.history.books))
+
+    @property
+    def logs(self) -> LogBook | None:
+        """Logs are large, and kept beside the ledger."""
+        return self._beside_ledger.logs
 
     @property
     def keeper(self) -> HistoryKeeper | None:

@@ -15,9 +15,10 @@ from headgate.telemetry import event
 class Upkeep:
     """The upkeep of one store."""
 
-    def __init__(self, store: Store, history_keep: float | None) -> None:
+    def __init__(self, store: Store, history_keep: float | None, log_keep: float | None) -> None:
+        """How long history and logs are kept, in seconds; None: forever."""
         self._store = store
-        self._history_keep = history_keep
+        self._history_keep, self._log_keep = history_keep, log_keep
         #: What errors call the store, and the four letters that its lock ids begin with.
         self.name, self.tag = store.name, store.tag
         #: How many calls one process should send at a time.
@@ -37,6 +38,10 @@ class Upkeep:
     def history_overdue(self) -> timedelta:
         """Return how long ago the oldest entry of the history should have been removed; not positive: none should."""
         return overdue(self._store.history.books, self._history_keep, wall())
+
+    def logs_overdue(self) -> timedelta:
+        """Return the same for the oldest log."""
+        return overdue([] if self._store.logs is None else [self._store.logs], self._log_keep, wall())
 
     def bridge_outage(self) -> None:
         """Extend leases by the time without a service, in which nobody could renew them."""

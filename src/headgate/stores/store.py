@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # Loaded by the parts of a store that are used: the command s
     from headgate.stores.ports.inventory import InventoryStore
     from headgate.stores.ports.ledger import LedgerStore
     from headgate.stores.ports.locks import LockStore
+    from headgate.stores.ports.logs import LogBook
     from headgate.stores.ports.queue import QueueStore
     from headgate.stores.ports.repeats import RepeatStore
     from headgate.stores.ports.tokens import SessionStore, TokenStore
@@ -102,6 +103,10 @@ class Store(Root, Protocol):
     @property
     def history(self) -> HistoryStore:
         """What happened to everything that is kept here."""
+
+    @property
+    def logs(self) -> LogBook | None:
+        """The logs of attempts and of ingest steps."""
 
     @property
     def keeper(self) -> HistoryKeeper | None:

@@ -127,7 +127,7 @@ class Example:
             stall = self._stalls.get(job)
             if self._stop.is_set() or (stall and steady() < stall.until) or not (before := self._next(job)):
                 continue
-            said = self._run("job", "run", job, "--loop", "--keep-stderr", "--", "sh", script)
+            said = self._run("job", "run", job, "--loop", "--", "sh", script)
             if self._stop.is_set() or self._next(job) != before:
                 self._stalls.pop(job, None)
             else:

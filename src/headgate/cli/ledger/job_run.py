@@ -25,6 +25,7 @@ from headgate.service.leases.clock import steady
 
 if TYPE_CHECKING:
     from headgate.cli.ledger.job_loop import Tell
+    from headgate.cli.ledger.run_log import RunLog
     from headgate.cli.processes.running import Following
     from headgate.core.ledger.model import Claim, Port
     from headgate.service.leases.renewal import ClaimHold
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 #: Attempts of a chunk that a loop makes without a pause, and the longest pause after later ones (seconds).
 PROMPT_ATTEMPTS, LONGEST_PAUSE = 4, 60.0
-#: Most characters kept of a command's last line.
-LONGEST_LINE = 500
 #: Pause before a report is repeated to a store that does not answer.
 RETRY_SECONDS = 0.5
 
@@ -46,7 +45,6 @@ RETRY_SECONDS = 0.5
     "--lease", type=DURATION, default=60, help="Time until a claim expires after this process died (default: 60s)."
 )
 @GRACE
-@click.option("--keep-stderr", is_flag=True, help="Record the last line of CMD's stderr with a failure; see above.")
 @click.option(
     "--secrets-in-env", is_flag=True, help="Pass secrets as variables too, which other users may see; see above."
 )
@@ -68,8 +66,9 @@ def run(console: Console, /, job_name: str, dataid: str | None, *, loop: bool, w
     nothing is claimed (exit code 77). With --secrets-in-env the secrets are also in
     HEADGATE_INPUT_<NAME>_SECRET_<SECRET> and HEADGATE_OUTPUT_<NAME>_SECRET_<SECRET>.
 
-    With --keep-stderr the last line that CMD writes to stderr is recorded with a failure, where everybody who can see
-    the chunk can read it; known secrets are masked.
+    What CMD writes to stdout and stderr appears here as it does without Headgate. The end of it is kept with the
+    attempt, without the claim's secrets: `headgate job logs JOB DATAID` shows it, also while CMD runs. The last line is
+    recorded with a failure. The setting `log_keep` says how much is kept; 0 keeps nothing.
 
     A stop signal (SIGTERM, SIGINT, SIGHUP, SIGQUIT) that arrives before CMD has ended interrupts the chunk, whatever
     CMD's exit code: no attempt is used up, and the chunk is claimed again before all others. `stop_exit = "trust"` in
@@ -110,11 +109,11 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
     grace: float | None,
     worker: str | None,
     secrets_in_env: bool = False,
-    keep_stderr: bool = False,
     pass_api_token: bool = False,
     tell: Tell | None = None,
 ) -> int:
     """Run one chunk from claim to report. Returns the exit code; `tell` gets the message for a loop."""
+    from headgate.cli.ledger.run_log import RunLog
     from headgate.cli.processes.environment import withheld
     from headgate.cli.processes.running import Following, StopLimits
     from headgate.service.checks import check_positive_lease
@@ -124,7 +123,7 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
     limits = StopLimits.of(lease, grace)
     with (
         private_folder(console) as folder,
-        open_processes(console, command, folder, keep_stderr=keep_stderr) as processes,
+        open_processes(console, command, folder, listen=console.settings.log_keep > 0) as processes,
         console.gate() as gate,
     ):
         stops.hold()
@@ -143,12 +142,19 @@ def run_one(  # noqa: PLR0913 - each is an option of the command
             **(secret_variables(claim) if secrets_in_env else {}),
             **console.store_variables(),
         }
-        code = _work(console, gate.ledger, hold, following, stops, folder, told, processes.said)
-        stops.rest(pause_after(claim.attempt) if tell and code else 0)
-        if tell and tell.count_left:
-            with suppress(HeadgateError):  # It was worked on and reported: a number more or less is no failure.
-                tell.left(gate.ledger.left(job))
+        log = RunLog(processes, gate.ledger, claim, console.settings)
+        code = _work(console, gate.ledger, hold, following, stops, folder, told, log)
+        if tell:
+            _end_round(tell, gate.ledger, stops, pause_after(claim.attempt) if code else 0, job)
         return code
+
+
+def _end_round(tell: Tell, ledger: Ledger, stops: Stops, pause: float, job: str) -> None:
+    """A loop rests after failures, and counts what is left from time to time."""
+    stops.rest(pause)
+    if tell.count_left:
+        with suppress(HeadgateError):  # It was worked on and reported: a number more or less is no failure.
+            tell.left(ledger.left(job))
 
 
 def pause_after(attempt: int) -> float:
@@ -164,10 +170,11 @@ def _work(
     stops: Stops,
     folder: Path,
     told: Mapping[str, str | None],
-    said: Callable[[], str],
+    log: RunLog,
 ) -> int:
     claim = hold.claim
     hold.start()
+    log.start()
     stops.deliver = following.hear
     try:
         if stops.number:  # Asked to stop while it was claimed: the command is not started.
@@ -185,6 +192,7 @@ def _work(
         raise
     finally:
         stops.deliver = None
+    log.end()
     hold.stop()
     if following.left_something:
         console.say("headgate: stopped processes that the command had left running")
@@ -192,12 +200,17 @@ def _work(
         _end_lost(ledger, claim, following)
     if following.stopped_by and claim.stop_exit is not StopExit.TRUST:
         return _interrupted(console, ledger, hold, following.stopped_by, _ended(code))
-    if code == 0:
-        _report(hold, lambda: ledger.success(claim))
-    else:
-        why = _failure(console, claim, code, said())
+    return _ended_by_itself(ledger, hold, code, log)
+
+
+def _ended_by_itself(ledger: Ledger, hold: ClaimHold, code: int, log: RunLog) -> int:
+    """The command has ended: its exit code counts, and that all of its output was written."""
+    claim, why = hold.claim, _failure(code, log)
+    if why:
         _report(hold, lambda: ledger.fail(claim, why))
-    return code
+        return code or CANNOT_WRITE
+    _report(hold, lambda: ledger.success(claim))
+    return 0
 
 
 def _interrupted(console: Console, ledger: Ledger, hold: ClaimHold, number: int, how: str) -> int:
@@ -229,13 +242,11 @@ def _end_lost(ledger: Ledger, claim: Claim, following: Following) -> None:
     raise ClaimLost(claim.job, claim.dataid, claim.token, f"{why}; the command was stopped")
 
 
-def _failure(console: Console, claim: Claim, code: int, said: str) -> str:
-    """Why it failed, as far as it is known. Secrets are masked before anything is cut off: none is left in part."""
-    from headgate.cli.processes.drain import last_line
-    from headgate.core.values.redaction import hide, redact
-    from headgate.service.ledger.claim_reports import without_secrets
-
-    line = redact(hide(without_secrets(claim, last_line(said)), console.settings.secrets()))[:LONGEST_LINE]
+def _failure(code: int, log: RunLog) -> str:
+    """Why it failed, as far as it is known; empty: it did not."""
+    if code == 0:
+        return log.output_error
+    line = log.last_line()
     return f"{_ended(code)}: {line}" if line else _ended(code)
 
 

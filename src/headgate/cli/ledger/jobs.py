@@ -8,6 +8,7 @@ import click
 
 from headgate.cli.ledger.dataids import EXACT, ONE
 from headgate.cli.ledger.job_acts import STEAL, answer_changes, forget, hold, resubmit, unhold
+from headgate.cli.ledger.job_logs import logs
 from headgate.cli.ledger.job_run import run
 from headgate.cli.ledger.job_wait import wait
 from headgate.cli.ledger.next_claim import claim_chunk, next_or_named, nothing_to_do
@@ -24,7 +25,7 @@ from headgate.cli.terminal.options import (
 )
 from headgate.cli.terminal.output import pairs, table
 from headgate.cli.terminal.values import DATASET, DURATION, KIND, STATUS
-from headgate.core.ledger.model import FAIL_EVENT, HOLD, INTERRUPT_EVENT, SUCCESS_EVENT
+from headgate.core.ledger.model import ERROR, FAIL_EVENT, HOLD, INTERRUPT_EVENT, SUCCESS_EVENT
 from headgate.core.ledger.parsing import STATUS_WORDS
 from headgate.core.values.durations import in_words
 from headgate.core.values.plurals import plural
@@ -57,6 +58,7 @@ def job() -> None:
       headgate job next clean --json
       headgate job success clean 2026-11-01 --token 12
       headgate job explain clean 2026-11-01
+      headgate job logs clean 2026-11-01
       headgate job resubmit clean 2026-11-01 --reason "wrong rates" --downstream
 
     \b
@@ -71,6 +73,7 @@ def job() -> None:
 
 job.add_command(run)
 job.add_command(wait)
+job.add_command(logs)
 
 
 @job.command("next")
@@ -150,6 +153,8 @@ def explain(console: Console, job_name: str, dataid: str) -> None:
     if any(each.used_up for each in verdict.conditions):
         console.say(f"to run it again: {console.command('job', 'resubmit', job_name, dataid, '--reason', 'why')}")
     own = [each.row for each in verdict.conditions if each.row and each.row.job == job_name]
+    if any(row.status in (ERROR, HOLD) and row.attempt for row in own):
+        console.say(f"what it wrote: {console.command('job', 'logs', job_name, dataid)}")
     if any(row.status == HOLD for row in own):
         console.say(f"to release it: {console.command('job', 'unhold', job_name, dataid)}")
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from headgate.core.known_settings import WITHHELD
 from headgate.core.values.redaction import mask
 from headgate.core.values.variables import COMMAND_VARIABLES, NamePatterns
-from headgate.settings import WITHHELD, Settings
+from headgate.settings import Settings
 
 API_TOKEN = "HEADGATE_API_TOKEN"  # noqa: S105 - its name
 #: Where a command that calls headgate finds the same store; a password in it is masked, so that such a call fails

@@ -18,11 +18,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, Self
 
-from headgate.cli.processes.drain import Drain
+from headgate.cli.processes.channels import Listener, open_channels
 from headgate.cli.processes.guardian import Guardian, is_alive, send_to
 from headgate.cli.processes.stopping import STOP_SIGNALS
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+#: Wait for the last output to be passed on, before the caller looks at other things.
+DRAIN_SECONDS = 0.05
 #: Of Linux's prctl.
 SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36
 
@@ -38,27 +40,28 @@ class CannotRun(Exception):
 class Processes:
     """The command, waiting for its start, and its guardian."""
 
-    def __init__(self, command: Sequence[str], folder: Path | None = None, *, keep_stderr: bool = False) -> None:
+    def __init__(self, command: Sequence[str], folder: Path | None = None, *, listen: bool = False) -> None:
         """`folder`: what is in it goes with the command, also when we are killed.
 
-        `keep_stderr`: its stderr comes to us, is passed on, and the end of it is kept.
+        `listen`: its outputs come to us and are passed on, and `listeners` hears what it writes.
         """
         check_command(command[0])
         parent = os.getpid()
         self._ended = False
         start, self._start = os.pipe()
-        self._stderr, stderr = os.pipe() if keep_stderr else (-1, -1)
-        self._drain: Drain | None = None
+        self._channels = open_channels() if listen else {}
+        #: Who hears what the command writes, by descriptor. Set it before the start.
+        self.listeners: Mapping[int, Listener] = {}
         #: The command's process; also the number of its session and group.
         self.group = os.fork()
         if self.group == 0:
             os.close(self._start)
-            if keep_stderr:
-                os.dup2(stderr, 2)
+            for channel in self._channels.values():
+                channel.become()
             _become(command, start, parent)
         os.close(start)
-        if keep_stderr:
-            os.close(stderr)
+        for channel in self._channels.values():
+            channel.close_theirs()
         self._guardian = Guardian(folder)
         self._guardian.kill_at(self.group)
 
@@ -66,9 +69,8 @@ class Processes:
         """Let the command run, with these variables beside our own; without those that are None."""
         adopt_orphans()
         self.kill_at(kill_at)
-        if self._stderr >= 0:
-            self._drain = Drain(os.fdopen(self._stderr, "rb", buffering=0), echo=True)
-            self._stderr = -1
+        for number, channel in self._channels.items():
+            channel.start(self.listeners.get(number, _ignore))
         with suppress(BrokenPipeError), os.fdopen(self._start, "wb") as pipe:  # It may have been killed already.
             pipe.write(json.dumps(environment).encode())
         self._start = -1
@@ -98,9 +100,14 @@ class Processes:
         """Whether anything in the group still runs."""
         return is_alive(self.group)
 
-    def said(self) -> str:
-        """The end of its stderr, where that is kept."""
-        return "" if self._drain is None else self._drain.text()
+    def drained(self) -> bool:
+        """Whether all that it wrote was passed on, as far as can be known in a moment."""
+        return all(channel.drained(DRAIN_SECONDS) for channel in self._channels.values())
+
+    def output_error(self) -> OSError | None:
+        """Why some of what it wrote is lost. That nobody reads it any longer is the reader's own affair."""
+        errors = [channel.error for channel in self._channels.values() if channel.error is not None]
+        return next((each for each in errors if not isinstance(each, BrokenPipeError)), None)
 
     def __enter__(self) -> Self:
         return self
@@ -110,11 +117,16 @@ class Processes:
         if self._start < 0 and not self._ended:
             self.send(signal.SIGKILL)
         self._guardian.end()
-        for unused in (self._start, self._stderr):
-            if unused >= 0:
-                os.close(unused)
+        if self._start >= 0:
+            os.close(self._start)
+        for channel in self._channels.values():
+            channel.close()
         if not self._ended:
             os.waitpid(self.group, 0)
+
+
+def _ignore(_data: bytes) -> None:
+    """Nobody listens."""
 
 
 def check_command(name: str) -> None:

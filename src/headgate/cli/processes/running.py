@@ -24,6 +24,8 @@ GRACE_SECONDS = 10.0
 RESERVE_SECONDS = 1.0
 #: Pauses between two checks: of the locks, and of a group that is ending.
 LOOK_SECONDS, ENDING_SECONDS = 1.0, 0.02
+#: Longest wait for our own output to take what a command wrote that was asked to stop.
+FLUSH_SECONDS = 2.0
 #: Longest wait for a killed group (a dead network file system may keep it).
 KILL_SECONDS = 1.0
 #: A stop of everything on a machine (scancel, a service manager) may reach the command before it reaches us. So we
@@ -65,6 +67,8 @@ class Followed(Protocol):
 
     def alive(self) -> bool: ...
 
+    def drained(self) -> bool: ...
+
 
 class Following:
     """One command, from its start to the end of everything in its group."""
@@ -76,6 +80,7 @@ class Following:
         self._code: int | None = None
         self._kill_at = math.inf
         self._guardian_kills_at = math.inf
+        self._flush_until = math.inf
         #: Why the command was ended by us, if it was.
         self.lost: Lost | None = None
         #: Whether the command left something running that had to be ended.
@@ -143,11 +148,18 @@ class Following:
             return False
         self._processes.reap()
         if not self._processes.alive():
-            return True
+            return self._processes.drained() or self._output_is_given_up()
         if self._kill_at == math.inf:
             self.left_something = True
             self._end_by(steady() + self._limits.grace)
         return steady() > self._kill_at + KILL_SECONDS
+
+    def _output_is_given_up(self) -> bool:
+        """Our own output takes nothing. The command would wait for that, so we do, until asked to stop."""
+        if self.lost is None and not self.stopped_by:
+            return False
+        self._flush_until = min(self._flush_until, steady() + FLUSH_SECONDS)
+        return steady() > self._flush_until
 
     def _look_at_locks(self, holds: Sequence[KeptAlive]) -> None:
         last_moment = _deadline(holds) - self._limits.reserve

@@ -68,6 +68,10 @@ class Spawned:
         """Whether anything in the group still runs."""
         return is_alive(self._process.pid)
 
+    def drained(self) -> bool:
+        """Its output goes nowhere but here."""
+        return True
+
     def kill(self) -> None:
         """End all of it at once, from another thread than the one that follows it."""
         if self._popen is not None:

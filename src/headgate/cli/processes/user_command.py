@@ -47,14 +47,14 @@ def user_command() -> list[str]:
 
 
 def open_processes(
-    console: Console, command: Sequence[str], folder: Path | None = None, *, keep_stderr: bool = False
+    console: Console, command: Sequence[str], folder: Path | None = None, *, listen: bool = False
 ) -> Processes:
     """Return the command, which waits for its start. Exits with the code that shells use if it cannot be run."""
     from headgate.cli.processes.pair import CannotRun, Processes
     from headgate.cli.terminal.failures import complain
 
     try:
-        return Processes(command, folder, keep_stderr=keep_stderr)
+        return Processes(command, folder, listen=listen)
     except CannotRun as error:
         complain(console, "cannot-run", str(error))
         raise click.exceptions.Exit(error.exit_code) from None

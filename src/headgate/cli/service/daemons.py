@@ -72,7 +72,7 @@ def daemon(console: Console, /, names: Sequence[str], interval: float, *, once: 
     batch-watcher   starts the report of a batch when its last job has finished
     reaper          frees locks, chunks, batches and jobs whose lease has expired
     cleaner         removes completed jobs, and batches after `retention`
-    history         moves history off ZooKeeper, removes it after `history_keep`
+    history         moves history off ZooKeeper; removes it and logs when they are old
     messenger       sends the mails and callbacks in the outbox
 
     Consumers process batches or ingest jobs in one state: batch-pending, batch-reporting, batch-update-reporting,

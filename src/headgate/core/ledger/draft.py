@@ -162,7 +162,9 @@ class ChunkDraft:
         row = self.rules.find(RUNNING, "reap", ChunkFacts(self.job, dead))
         if row is None or row.by is not By.STORE:
             return False
-        self.end(row.event, dead, who, f"lease expired: {dead.worker or 'its worker'} died")
+        # What it wrote last, if its log was kept.
+        last = f"; its last line: {dead.message}" if dead.message and not dead.forced else ""
+        self.end(row.event, dead, who, f"lease expired: {dead.worker or 'its worker'} died{last}")
         return True
 
     def redo(self, own: Row, row: Transition, reason: str, *, delay: float = 0.0) -> None:

@@ -294,6 +294,11 @@ class Claim:
     #: What counts when the worker is asked to stop before its command ends.
     stop_exit: StopExit = StopExit.INTERRUPT
 
+    def secrets(self) -> list[str]:
+        """Return the values of its secrets."""
+        ports = (*self.inputs.values(), *self.outputs.values())
+        return [secret for port in ports for secret in port.secrets.values()]
+
     def to_document(self) -> dict[str, Any]:
         """Return everything that a script needs, with the secrets of this claim."""
         return {

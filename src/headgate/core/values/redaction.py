@@ -127,8 +127,17 @@ def redact_all(value: Any) -> Any:
 
 def hide(text: str, secrets: Iterable[str]) -> str:
     """A text without these secrets, nor any line of one that has several."""
-    parts = {part for secret in secrets for part in (secret, *map(str.strip, secret.splitlines())) if part}
-    for part in sorted(parts, key=len, reverse=True):
+    return hide_parts(text, sorted(secret_parts(secrets), key=len, reverse=True))
+
+
+def secret_parts(secrets: Iterable[str]) -> set[str]:
+    """The secrets, and each line of those that have several."""
+    return {part for secret in secrets for part in (secret, *map(str.strip, secret.splitlines())) if part}
+
+
+def hide_parts(text: str, parts: Iterable[str]) -> str:
+    """A text without these; those that contain others come first."""
+    for part in parts:
         text = text.replace(part, MASKED)
     return text
 

@@ -12,6 +12,7 @@ UNITS = {
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", 1)},
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 1)},
 }
+_SHOWN = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 #: The largest size that a store can keep.
 LARGEST = 2**63 - 1
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE]\+?[0-9]{1,2})?)\s*(?P<unit>[A-Za-z]*)")
@@ -26,3 +27,13 @@ def parse_size(text: str) -> int:
     if size > LARGEST:
         raise ValueError(f"is too large; the largest size is {LARGEST} bytes")
     return size
+
+
+def size_in_words(count: float) -> str:
+    """1.5 GiB"""
+    value, unit = float(count), _SHOWN[0]
+    for unit in _SHOWN:
+        if value < 1024 or unit == _SHOWN[-1]:
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"

@@ -9,8 +9,8 @@ from headgate.core.ledger.census import EXPIRED
 from headgate.core.tables.tones import TONES, Tone
 from headgate.core.values.durations import in_words
 from headgate.core.values.plurals import plural
+from headgate.core.values.sizes import size_in_words
 
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 #: An id that is longer is shortened in the middle.
 LONGEST_ID = 18
 
@@ -71,16 +71,6 @@ def absolute(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def size(count: float) -> str:
-    """1.5 GiB"""
-    value, unit = float(count), _SIZES[0]
-    for unit in _SIZES:
-        if value < 1024 or unit == _SIZES[-1]:
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-
-
 def short(text: str) -> str:
     """A long id, its middle left out."""
     return text if len(text) <= LONGEST_ID else f"{text[:8]}…{text[-6:]}"
@@ -93,3 +83,5 @@ def number(value: int) -> str:
 
 #: 1 lock, 2 locks.
 some = plural
+#: 1.5 GiB.
+size = size_in_words

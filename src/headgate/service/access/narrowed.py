@@ -21,6 +21,7 @@ from headgate.core.ledger.census import Span, Tally
 from headgate.core.ledger.model import Dataset, Job, Row, failure_cursor
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.locks.model import Lock, Mode, Waiter
+from headgate.core.logs import Log, LogStream
 from headgate.core.queue.model import ALL, Batch, Folder, Hold, IngestJob, is_batch
 from headgate.stores.ports.history import HistoryBook, MergedHistory
 from headgate.stores.ports.inventory import InventoryStore
@@ -61,7 +62,7 @@ def _refusal() -> NotAllowed:
 class NarrowedStore:
     """The root of a store, with what such a caller sees of it."""
 
-    tokens, sessions, repeats, epochs, outages, keeper = None, None, None, None, None, None
+    tokens, sessions, repeats, epochs, outages, keeper, logs = None, None, None, None, None, None, None
 
     def __init__(self, store: Store, sight: Sight) -> None:
         self._store = store
@@ -190,6 +191,10 @@ class NarrowedLedger(_Narrowed):
     def explain(self, job: str, dataid: str) -> Verdict:
         self.job(job)
         return self._store.explain(job, dataid)
+
+    def logs(self, job: str, dataid: str, attempt: int | None, stream: LogStream | None, limit: int) -> Sequence[Log]:
+        self.job(job)
+        return self._store.logs(job, dataid, attempt, stream, limit)
 
     def plan(self, job: str, limit: int) -> Plan:
         self.job(job)

@@ -40,5 +40,4 @@ def without_secrets(claim: ClaimLike | str, message: object) -> str:
         claim = claim.claim
     if isinstance(claim, str):
         return text
-    ports = (*claim.inputs.values(), *claim.outputs.values())
-    return hide(text, (secret for port in ports for secret in port.secrets.values()))
+    return hide(text, claim.secrets())

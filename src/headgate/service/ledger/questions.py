@@ -13,8 +13,9 @@ from headgate.core.ledger.model import RUNNING, Dataset, Job, Row
 from headgate.core.ledger.parsing import STATUS_WORDS, parse_kind, parse_status
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.locks.model import Lock
+from headgate.core.logs import Log, LogStream
 from headgate.core.values.names import check_name
-from headgate.core.values.words import unknown_word
+from headgate.core.values.words import check_word, unknown_word
 from headgate.service.checks import check_limit
 from headgate.stores.ports.ledger import LedgerStore
 
@@ -55,6 +56,20 @@ class LedgerReader:
     def explain(self, job: str, dataid: str) -> Verdict:
         """Explain whether a job may claim a chunk: each condition with its answer and the row that decides it."""
         return self._store.explain(check_name("job", job), check_name("dataid", dataid))
+
+    def logs(
+        self, job: str, dataid: str, *, attempt: int | None = None, stream: str | None = None, limit: int = 10
+    ) -> Sequence[Log]:
+        """List the kept logs of a chunk, newest attempt first: for each attempt one of stdout and one of stderr.
+
+        :param attempt: Only of attempts with this number.
+        :param stream: Only `stdout` or `stderr`.
+        """
+        wanted = None if stream is None else LogStream(check_word("stream", stream, tuple(LogStream)))
+        number = None if attempt is None else check_limit(attempt)
+        return self._store.logs(
+            check_name("job", job), check_name("dataid", dataid), number, wanted, check_limit(limit)
+        )
 
     def plan(self, job: str, limit: int = 20) -> Plan:
         """List the chunks that would run next, in order, and what blocks the others."""

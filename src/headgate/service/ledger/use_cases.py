@@ -12,7 +12,10 @@ from headgate.core.errors import BadValue, WrongKey
 from headgate.core.ledger.model import Change, Claim, Defined, Job, Port, Row
 from headgate.core.ledger.parsing import parse_kind, parse_status
 from headgate.core.ledger.progress import JobProgress
+from headgate.core.logs import LogText
+from headgate.core.values.log_text import readable
 from headgate.core.values.names import check_name, check_note, check_reason
+from headgate.core.values.redaction import redact
 from headgate.core.values.variables import NO_MORE, NamePatterns
 from headgate.service.access.identity import actor, asker_for
 from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
@@ -24,6 +27,7 @@ from headgate.service.ledger.job_progress import DataIds, JobWait, follow, progr
 from headgate.service.ledger.questions import LedgerReader
 from headgate.service.ledger.selected import SelectedChunks
 from headgate.service.ledger.working import Work
+from headgate.service.logs import fit_texts
 from headgate.service.secrets.claim_secrets import with_secrets
 from headgate.service.secrets.use_cases import Opened, Secrets
 from headgate.stores.ports.ledger import LedgerStore
@@ -65,9 +69,13 @@ class Ledger(LedgerReader, SelectedChunks):
     :param limit: Largest number of results.
     """
 
-    def __init__(self, store: LedgerStore, secrets: Secrets, variables: NamePatterns = NO_MORE) -> None:
+    def __init__(
+        self, store: LedgerStore, secrets: Secrets, variables: NamePatterns = NO_MORE, log_keep: int = 0
+    ) -> None:
         """`variables`: the variables that jobs may set for their commands, besides PARAM_…."""
         self._store = store
+        #: Bytes that are kept of the end of each output of an attempt; 0: none.
+        self.log_keep = log_keep
         self._variables = variables
         #: Keys of jobs, and secrets of datasets.
         self.secrets = secrets
@@ -286,6 +294,26 @@ class Ledger(LedgerReader, SelectedChunks):
 
     def _heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
         return self._store.heartbeat(job, dataid, token, check_positive_lease(lease))
+
+    def keep_log(
+        self, claim: ClaimLike | str, texts: Sequence[LogText], dataid: str | None = None, token: int | None = None, *,
+        ended: bool = False,
+    ) -> None:  # fmt: skip
+        """Keep the end of what was written while the chunk was worked on. Secrets of the claim are masked in it.
+
+        Call it as often as there is more; a text replaces the one before. While the chunk runs, its message is the last
+        line. Nothing is kept if the setting `log_keep` is 0. Raises ClaimLost if the claim is not yours.
+
+        :param texts: The end of each stream.
+        :param ended: No more will follow: report the outcome next.
+        """
+        safe = [replace(each, text=readable(redact(without_secrets(claim, each.text)))) for each in texts]
+        self._keep_log(*self._reference(claim, dataid, token), safe, ended=ended)
+
+    def _keep_log(self, job: str, dataid: str, token: int, texts: Sequence[LogText], *, ended: bool) -> None:
+        fitting = fit_texts(texts, self.log_keep)
+        if fitting:
+            self._store.keep_log(job, dataid, token, fitting, ended=ended)
 
     def _reference(self, claim: ClaimLike | str, dataid: str | None, token: int | None) -> tuple[str, str, int]:
         return check_reference(claim, dataid, token)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from threading import Event
 from types import TracebackType
@@ -10,8 +10,10 @@ from typing import Protocol, Self
 
 from headgate.core.errors import HeadgateError, Lost
 from headgate.core.ledger.model import Claim, StopExit
+from headgate.core.logs import LogText
 from headgate.service.leases.clock import steady
 from headgate.service.leases.renewal import ClaimHold
+from headgate.service.logs import traceback_log
 
 #: Why a chunk was not done.
 LEFT = "the loop over the chunks ended before this chunk was done"
@@ -31,11 +33,17 @@ class ClaimReports(Protocol):
 
     def interrupt(self, claim: Claim, message: str) -> None: ...
 
+    def keep_log(self, claim: Claim, texts: Sequence[LogText], *, ended: bool) -> None: ...
+
+    @property
+    def log_keep(self) -> int: ...
+
 
 class Work:
     """Claims of a job, one after the other, each renewed while its body runs and reported at its end.
 
-    An error in the body of a `with` block is reported as a failure with its text; KeyboardInterrupt, SystemExit,
+    An error in the body of a `with` block is reported as a failure with its text, and its traceback is kept as the
+    log of the attempt; KeyboardInterrupt, SystemExit,
     `break` and `return` are reported as interruptions. A plain `for` cannot know why its body ended: it reports a
     failure, or an interruption if the stop event is set. It installs no signal handlers.
     """
@@ -101,11 +109,18 @@ class _Task:
             elif isinstance(cause, KeyboardInterrupt | SystemExit):
                 self.ledger.interrupt(claim, f"interrupted by {type(cause).__name__}")
             elif cause is not None:
+                self._keep_traceback(claim, cause)
                 self.ledger.fail(claim, f"{type(cause).__name__}: {cause}")
             elif self.learns_errors:
                 self.ledger.interrupt(claim, f"interrupted: {LEFT}")
             else:
                 self.ledger.fail(claim, UNKNOWN)
+
+    def _keep_traceback(self, claim: Claim, error: BaseException) -> None:
+        """The traceback is the attempt's log, without the frames of the loop itself."""
+        if self.ledger.log_keep:
+            with suppress(HeadgateError):  # The outcome is reported all the same.
+                self.ledger.keep_log(claim, [traceback_log(claim.secrets(), error, self.ledger.log_keep)], ended=True)
 
 
 def _chunks(task: _Task) -> Generator[Claim, None, None]:

@@ -90,6 +90,7 @@ class Alarms:
                 rounds=self._rounds(living),
                 unclaimed=self._unclaimed_chunks(),
                 history_overdue=self._upkeep.history_overdue(),
+                logs_overdue=self._upkeep.logs_overdue(),
                 usual=self._usual,
             )
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from headgate.core.filters import RowFilter, SpanFilter
 from headgate.core.ledger.model import Asker, Change, Claim, Dataset, Defined, Job, Row
 from headgate.core.locks.model import Lock
+from headgate.core.logs import Log, LogStream, LogText
 from headgate.stores.ports.news import Listening
 
 if TYPE_CHECKING:  # A caller that asks for one has loaded it: the command starts faster without the others.
@@ -64,6 +65,15 @@ class LedgerStore(Protocol):
 
     def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
         """RUNNING by that token and alive: the lease is renewed. Returns its length in seconds. Otherwise ClaimLost."""
+
+    def keep_log(self, job: str, dataid: str, token: int, texts: Sequence[LogText], *, ended: bool) -> None:
+        """Keep the end of what the worker of that token wrote. ClaimLost when another claim was made since.
+
+        While it runs, the row's message is the last line. `ended`: no more will be kept of it.
+        """
+
+    def logs(self, job: str, dataid: str, attempt: int | None, stream: LogStream | None, limit: int) -> Sequence[Log]:
+        """The kept logs of a job on a chunk, newest attempt first. UnknownName when there is no such job."""
 
     def resubmit(
         self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool

@@ -8,7 +8,7 @@ from sqlalchemy import text as condition
 from headgate.core.ledger.model import RUNNING, SETTLED, Kind, OnFailure
 from headgate.core.ledger.ordering import Order
 from headgate.core.locks.model import COMPATIBLE, Mode
-from headgate.stores.sql import history_schema
+from headgate.stores.sql import history_schema, log_schema
 from headgate.stores.sql.database import columns
 from headgate.stores.sql.database.columns import (
     MYSQL,
@@ -27,7 +27,7 @@ from headgate.stores.sql.queue import schema as queue_schema
 
 metadata = columns.metadata
 #: Tables that stand in files of their own.
-history, inventory, queue = history_schema.history, inventory_schema, queue_schema
+history, log, inventory, queue = history_schema.history, log_schema.log, inventory_schema, queue_schema
 
 MODES = tuple(mode.value for mode in Mode)
 #: Modes of which a resource may have several locks.

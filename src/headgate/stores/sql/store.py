@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headgate.stores.sql.access.browser_sessions import SqlSessions
     from headgate.stores.sql.access.tokens import SqlTokens
     from headgate.stores.sql.history import SqlHistory
+    from headgate.stores.sql.logs import SqlLogs
     from headgate.stores.sql.repeats import SqlRepeats
     from headgate.stores.sql.server.epochs import SqlEpochs
     from headgate.stores.sql.server.outages import SqlOutages
@@ -94,6 +95,13 @@ class SqlStore:
     def history(self) -> MergedHistory:
         """What happened in this database."""
         return self._built.only(MergedHistory, self.keeper)
+
+    @property
+    def logs(self) -> SqlLogs:
+        """The logs of attempts and of ingest steps."""
+        from headgate.stores.sql.logs import SqlLogs
+
+        return self._built.only(SqlLogs, self._database)
 
     @property
     def keeper(self) -> SqlHistory:

@@ -39,8 +39,8 @@ from headgate.http.dashboard.words import duration, some
 
 router = page_router()
 Doer = Annotated[Caller, needs("operate", "admin:force", "data:publish")]
-#: Entries of the history on a page.
-TOLD = 50
+#: Entries of the history on a page, and logs: two for each of the last attempts.
+TOLD, MOST_LOGS = 50, 10
 #: Seconds that a forced claim lives: time enough to do it by hand.
 FORCED_LEASE = 3600.0
 #: More chunks than this are hit, and who acts types the name.
@@ -156,8 +156,9 @@ def _page(request: Request, gate: Gate, who: Caller, story: Story) -> Response:
     entries = list(gate.history(job=story.job, dataid=story.dataid, limit=TOLD))
     if not made_here:
         entries = [entry for entry in entries if entry.resource == f"data:{story.dataset}/{story.dataid}"]
+    logs = gate.ledger.logs(story.job, story.dataid, limit=MOST_LOGS) if made_here else ()
     return render(
-        request, "chunk.html", who, title=f"{story.dataset}/{story.dataid}", story=story, verdict=verdict,
+        request, "chunk.html", who, title=f"{story.dataset}/{story.dataid}", story=story, verdict=verdict, logs=logs,
         entries=entries, page_of=chunk_page, sign_of=sign_of, acts={name: ACTS[name] for name in allowed(story)},
         summary=f"{story.dataset}/{story.dataid} is {story.status}",
     )  # fmt: skip

@@ -138,5 +138,5 @@ def _says(row: SqlRow, job: int, *, again: bool, delays: bool) -> tuple[object, 
     if row[2] != job:
         return (row[0], row[2:5], alive)
     worker = row[10] if status == RUNNING else ""
-    message = row[17] if again or status == HOLD else ""
+    message = row[17] if again or status in (HOLD, RUNNING) else ""
     return (row[0], row[2:9], row[19], alive, worker, message, row[14] if delays else None)

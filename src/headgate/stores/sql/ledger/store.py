@@ -14,6 +14,7 @@ from headgate.core.ledger.claims import may_claim
 from headgate.core.ledger.model import Asker, Change, Claim, Dataset, Defined, Job, Row
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.locks.model import Lock
+from headgate.core.logs import Log, LogStream, LogText
 from headgate.stores.sql.database.engine import Database, FastPath
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import claims as claiming
@@ -158,6 +159,20 @@ class SqlLedger:
 
     def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
         return self._database.write_through(lambda tx: claiming.heartbeat(tx, job, dataid, token, lease))
+
+    # Logs are loaded when they are asked for: a command that writes nothing has none.
+
+    def keep_log(self, job: str, dataid: str, token: int, texts: Sequence[LogText], *, ended: bool) -> None:
+        from headgate.stores.sql.logs import keep_claim_log
+
+        self._database.write_through(lambda tx: keep_claim_log(tx, (job, dataid, token), texts, ended=ended))
+
+    def logs(self, job: str, dataid: str, attempt: int | None, stream: LogStream | None, limit: int) -> Sequence[Log]:
+        from headgate.stores.sql.logs import read_logs
+
+        return self._database.read(
+            lambda tx: read_logs(tx, shape_of(tx, job, share=False).id, dataid, attempt, stream, limit)
+        )
 
     def resubmit(
         self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool

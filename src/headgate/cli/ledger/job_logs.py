@@ -1,0 +1,143 @@
+"""`headgate job logs`: what an attempt on a chunk wrote, also while it runs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.cli.ledger.dataids import EXACT, ONE
+from headgate.cli.terminal.console import Console
+from headgate.cli.terminal.options import JOB_NAME, common
+from headgate.cli.terminal.output import ago
+from headgate.cli.terminal.values import Word
+from headgate.core.errors import Unavailable
+from headgate.core.ledger.model import RUNNING
+from headgate.core.logs import MOST_LOGGED, Log, LogStream
+from headgate.core.values.log_text import added
+from headgate.core.values.sizes import size_in_words
+from headgate.core.values.visible import visible
+from headgate.core.values.wire import plain
+
+if TYPE_CHECKING:
+    from headgate.service.ledger.use_cases import Ledger
+
+#: Pause between two looks of --follow: workers send what they wrote every few seconds.
+LOOK_SECONDS = 1.0
+#: Streams of one attempt, at most; logs that are looked through.
+STREAMS, MOST_LISTED = len(LogStream), len(LogStream) * MOST_LOGGED
+
+
+@click.command("logs", short_help="Show what an attempt on a chunk wrote.")
+@JOB_NAME
+@click.argument("dataid", metavar="DATAID", type=ONE)
+@EXACT
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Number of the attempt (default: the newest).")
+@click.option("--stream", type=Word("stream", (LogStream.STDOUT, LogStream.STDERR)), help="Only this output.")
+@click.option("--follow", "-f", is_flag=True, help="Print what is written, until the attempt ends.")
+@common
+def logs(
+    console: Console, job_name: str, dataid: str, *, attempt: int | None, stream: str | None, follow: bool
+) -> None:
+    """Show the end of what the newest attempt on a chunk wrote to stdout and stderr, without the claim's secrets.
+
+    The setting `log_keep` says how much is kept of each output, `log_keep_for` for how long. While a command runs, its
+    worker sends what was written every few seconds: --follow prints it, and the log of a worker that was killed ends
+    with what it had sent.
+
+    With --stream only the text itself is printed. An attempt that was interrupted is not counted, and has the number of
+    the next one: of attempts with the same number the newest is shown.
+
+    \b
+    Examples:
+      headgate job logs clean 2026-11-01
+      headgate job logs clean 2026-11-01 --attempt 1 --stream stderr
+      headgate job logs clean 2026-11-01 --follow
+    """
+    with console.gate() as gate:
+        if follow and not console.as_json:
+            _Follower(console, gate.ledger, job_name, dataid, stream).run(attempt)
+            return
+        found = gate.ledger.logs(job_name, dataid, attempt=attempt, stream=stream, limit=MOST_LISTED)
+    newest = _newest(found)
+    if console.as_json:
+        console.answer_list(plain(newest), str)
+        return
+    for each in newest:
+        _print(_heading(each) if stream is None else "", each.text)
+    if not newest:
+        console.say(_nothing(console, job_name, dataid))
+    others = sorted({each.attempt for each in found} - {each.attempt for each in newest})
+    if others:
+        console.say(f"attempts with a log: {', '.join(map(str, others))} (--attempt N)")
+
+
+class _Follower:
+    """Prints what is added to the newest log until its attempt ends."""
+
+    def __init__(self, console: Console, ledger: Ledger, job: str, dataid: str, stream: str | None) -> None:
+        self._console, self._ledger = console, ledger
+        self._job, self._dataid, self._stream = job, dataid, stream
+        #: What was printed, by token and stream.
+        self._printed: dict[tuple[int, LogStream], str] = {}
+        self._last: tuple[int, LogStream] | None = None
+        self._complaint = ""
+
+    def run(self, attempt: int | None) -> None:
+        """Until the attempt ends."""
+        while True:
+            try:
+                running = self._is_running()  # First: what was written until then is read after it.
+                found = self._ledger.logs(
+                    self._job, self._dataid, attempt=attempt, stream=self._stream, limit=STREAMS
+                )  # fmt: skip
+            except Unavailable as error:  # Keep following until it is available again.
+                if str(error) != self._complaint:
+                    self._complaint = str(error)
+                    self._console.say(f"headgate: {error}")
+            else:
+                for each in _newest(found):
+                    self._show(each)
+                if not running:
+                    break
+            time.sleep(LOOK_SECONDS)
+        if not self._printed:
+            self._console.say(_nothing(self._console, self._job, self._dataid))
+
+    def _is_running(self) -> bool:
+        return any(row.alive for row in self._ledger.status(job=self._job, dataid=self._dataid, status=RUNNING))
+
+    def _show(self, log: Log) -> None:
+        key = (log.token, log.stream)
+        new = added(self._printed.get(key, ""), log.text)
+        if new is None:
+            _print("", "… some output is not kept …\n")
+        text = log.text if new is None else new
+        if text:
+            heading = _heading(log) if self._last != key and self._stream is None else ""
+            self._last, self._printed[key] = key, log.text
+            _print(heading, text)
+
+
+def _newest(found: Sequence[Log]) -> list[Log]:
+    """The logs of the newest attempt among these."""
+    return [each for each in found if each.token == found[0].token]
+
+
+def _heading(log: Log) -> str:
+    end = "" if log.ended else f", last sent {ago(log.at)}"
+    cut = f", the end of {size_in_words(log.size)}" if log.cut else ""
+    return f"==> {log.stream} of attempt {log.attempt}{cut}{end} <==\n"
+
+
+def _print(heading: str, text: str) -> None:
+    """Print it; a line that has not ended is ended."""
+    sys.stdout.write(heading + visible(text) + ("" if text.endswith("\n") or not text else "\n"))
+    sys.stdout.flush()
+
+
+def _nothing(console: Console, job: str, dataid: str) -> str:
+    return f"no log of {job} {dataid}: it wrote nothing, or none is kept; see: {console.command('settings')}"

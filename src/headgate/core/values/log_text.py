@@ -1,0 +1,141 @@
+"""Output of commands as text that is safe to keep and to show: readable, without secrets, and no longer than a limit.
+
+A secret may be cut where the kept end of the output begins, or where the last write ended. So what stands at the
+beginning is dropped up to the first whole line, and a line that is still being written is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headgate.core.values.redaction import MASKED, hide_parts, redact, secret_parts
+from headgate.core.values.visible import visible
+
+#: Characters in which the first whole line is looked for; longer lines are cut behind them.
+HEAD = 8192
+#: The beginning of a secret at the end of a text is masked from this length on.
+SHORTEST_BEGINNING = 4
+#: Shorter secrets are looked for as they are, and in no other form.
+SHORTEST_CODED = 4
+#: Most characters of a line that stands for a whole log.
+LONGEST_LINE = 500
+#: By so many characters the place is found where an earlier text ended in a later one.
+SEAM = 2000
+
+#: What a terminal obeys and does not show: colours, cursor moves, titles. Bounded, so that any text takes time in
+#: proportion to its length.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]{0,8}[0-~]|\x1b"
+)
+_LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_KEY_BEGINS, _KEY_ENDS = "PRIVATE KEY-----\n", re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY-----")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEnd:
+    """The end of an output."""
+
+    #: Readable, and without secrets.
+    text: str
+    #: Whether something before it was left out.
+    cut: bool
+
+
+def readable(text: str) -> str:
+    r"""The text as a terminal would show it, as far as that is text: escape sequences are removed, the returns of
+    progress bars end lines, and other control characters are written out as `\x07`.
+    """
+    if text.isprintable():
+        return text
+    return visible(_LINE_ENDS.sub("\n", _ESCAPES.sub("", text)))
+
+
+def secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
+    """The secrets as they may stand in an output: as they are, line by line, and as URLs, JSON, shells and base64
+    write them. The longest first.
+    """
+    found = dict.fromkeys(secret_parts(secrets))
+    for part in [part for part in found if len(part) >= SHORTEST_CODED]:
+        found.update(dict.fromkeys(_coded(part)))
+    found = dict.fromkeys(map(readable, found))
+    return tuple(sorted(filter(None, found), key=len, reverse=True))
+
+
+def _coded(secret: str) -> Sequence[str]:
+    import json  # Loaded where there is a secret: a command starts faster without.
+    from base64 import b64encode
+    from urllib.parse import quote
+
+    return (
+        quote(secret, safe=""), quote(secret), json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1], secret.replace("'", "'\\''"), b64encode(secret.encode(errors="replace")).decode(),
+    )  # fmt: skip
+
+
+def margin(forms: Sequence[str]) -> int:
+    """Bytes before the end that have to be known to keep that end: what is cut there is dropped."""
+    return 4 * max([HEAD, *map(len, forms)])
+
+
+def keep_end(raw: bytes, limit: int, forms: Sequence[str], *, whole: bool, ended: bool) -> KeptEnd:
+    """The end of an output, of at most `limit` bytes.
+
+    :param raw: What is known of it: all of it if `whole`, otherwise at least `limit` and `margin(forms)` bytes.
+    :param forms: The secrets that are masked, as `secret_forms` lists them.
+    :param ended: No more will follow. Otherwise the last line is left out unless it has ended.
+    """
+    text = readable(raw.decode(errors="replace"))
+    if not whole:
+        text = _without_head(text, forms)
+    if not ended:
+        text = text[: text.rfind("\n") + 1]
+    text = _without_beginning(redact(hide_parts(text, forms)), forms)
+    kept = last_bytes(text, limit)
+    return KeptEnd(kept, not whole or len(kept) < len(text))
+
+
+def last_line(text: str) -> str:
+    """The last line that is not blank, on one line and not too long."""
+    line = next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")
+    return line.replace("\t", " ")[:LONGEST_LINE]
+
+
+def added(before: str, now: str) -> str | None:
+    """What a log has more than when it was read before; None: it is not known, since too much was written between."""
+    if now.startswith(before):
+        return now[len(before) :]
+    seam = before[-SEAM:]
+    at = now.rfind(seam)
+    return None if at < 0 else now[at + len(seam) :]
+
+
+def _without_head(text: str, forms: Sequence[str]) -> str:
+    """Drop what may be the rest of a secret: the line that the text begins in, or if it is long as much as a secret."""
+    line_end = text.find("\n", 0, HEAD)
+    text = text[line_end + 1 :] if line_end >= 0 else text[max([HEAD, *map(len, forms)]) :]
+    key_end = _KEY_ENDS.search(text)
+    if key_end is not None and _KEY_BEGINS not in text[: key_end.start()]:
+        text = MASKED + text[key_end.start() :]
+    return text
+
+
+def _without_beginning(text: str, forms: Sequence[str]) -> str:
+    """Mask the beginning of a secret that the text ends with: the command was stopped amid the write."""
+    for form in forms:
+        for length in range(min(len(form) - 1, len(text)), SHORTEST_BEGINNING - 1, -1):
+            if text.endswith(form[:length]):
+                return text[:-length] + MASKED
+    return text
+
+
+def last_bytes(text: str, limit: int) -> str:
+    """At most so many bytes from the end, from the beginning of a line if there is one."""
+    data = text.encode(errors="replace")
+    if len(data) <= limit:
+        return text
+    end = data[len(data) - limit :].decode(errors="ignore")
+    return end[end.find("\n", 0, HEAD) + 1 :]

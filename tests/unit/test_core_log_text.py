@@ -1,0 +1,146 @@
+"""Output as text that is safe to keep: readable, without secrets wherever they are cut, and bounded."""
+
+import json
+from base64 import b64encode
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.logs import LogStream
+from headgate.core.values import log_text
+from headgate.core.values.log_text import added, keep_end, last_line, readable, secret_forms
+from headgate.core.values.redaction import MASKED
+from headgate.service.logs import Tail
+
+SECRET = 'tr0ub4dor"&3 pass\\word'
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\nq8Zy7vLx\n-----END RSA PRIVATE KEY-----"
+
+
+def kept(raw: bytes, limit: int = 65536, *secrets: str, whole: bool = True, ended: bool = True) -> str:
+    return keep_end(raw, limit, secret_forms(secrets), whole=whole, ended=ended).text
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"plain\ttext\n", "plain\ttext\n"),
+        (b"\x1b[31;1mred\x1b[0m and \x1b]0;a title\x07more", "red and more"),
+        (b"\x1bP1$r0m\x1b\\done \x1b(Bx \x1b", "done x "),
+        (b"\x1b]0;never ended\nnext", "0;never ended\nnext"),
+        (b"10%\r20%\r100%\r\ndone\r\n", "10%\n20%\n100%\ndone\n"),
+        (b"caf\xc3\xa9 \xff\xfe", "café \ufffd\ufffd"),
+        (b"a\x00b\x07c\x08", "a\\x00b\\x07c\\x08"),
+        ("\u202eevil\u2028line\u0085x".encode(), "\\u202eevil\nline\nx"),
+    ],
+)
+def test_output_becomes_text_that_a_terminal_shows_and_never_obeys(raw: bytes, text: str) -> None:
+    assert readable(raw.decode(errors="replace")) == text
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_become_text_without_control_characters(raw: bytes) -> None:
+    text = kept(raw)
+    assert all(each.isprintable() or each in "\n\t" or each.isspace() for each in text)
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        SECRET, json.dumps(SECRET), quote(SECRET), quote(SECRET, safe=""), repr(SECRET),
+        b64encode(SECRET.encode()).decode(), f"\x1b[1m{SECRET[:5]}\x1b[31m{SECRET[5:]}\x1b[0m",
+        json.dumps({"a": SECRET}),
+    ],
+)  # fmt: skip
+def test_a_secret_is_masked_however_it_is_written(written: str) -> None:
+    text = kept(f"before {written} after\n".encode(), 65536, SECRET)
+    assert MASKED in text
+    for part in ("ub4dor", "pass\\word", "dHIwdWI0"):
+        assert part not in text
+
+
+def test_each_line_of_a_secret_of_several_lines_is_masked() -> None:
+    assert kept(b"x\nq8Zy7vLx\nMIIEowIBAAKCAQEA\n", 65536, KEY) == "x\n***\n***\n"
+
+
+def test_the_rest_of_a_key_whose_beginning_was_dropped_is_masked() -> None:
+    raw = f"cut here\n{KEY.split(chr(10), 1)[1]}\nnext\n".encode()
+    assert kept(raw, whole=False) == "***-----END RSA PRIVATE KEY-----\nnext\n"
+
+
+@given(
+    st.lists(st.sampled_from(["word", SECRET, "\n", " ", "x" * 50, "\x1b[1m", "é"]), max_size=60),
+    st.lists(st.integers(1, 40), min_size=1, max_size=10),
+    st.integers(16, 200),
+)
+def test_no_secret_is_left_wherever_writes_and_the_kept_part_cut_it(
+    words: list[str], sizes: list[int], keep: int
+) -> None:
+    """Every upload while it is written, and the last one."""
+    data = "".join(words).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_text, "HEAD", 32)  # So that the beginning is dropped often.
+        tail, shown, at = Tail(LogStream.STDOUT, keep, [SECRET]), [], 0
+        while at < len(data):
+            size = sizes[at % len(sizes)]
+            tail.write(data[at : at + size])
+            at += size
+            shown += [text.text for text in (tail.text(ended=False),) if text]
+            shown += [text.text for text in (tail.text(ended=False),) if text]
+        last = tail.text(ended=True)
+        shown += [last.text] if last else []
+    parts = {SECRET[start : start + 5] for start in range(len(SECRET) - 4)}
+    for text in shown:
+        assert not any(part in text for part in parts), text
+        assert len(text.encode()) <= keep + len(MASKED)
+
+
+def test_a_line_that_has_not_ended_is_shown_when_it_stands_still() -> None:
+    tail = Tail(LogStream.STDOUT, 1000)
+    tail.write(b"one\nPassword: ")
+    shown = [tail.text(ended=False) for _ in range(3)]
+    assert [each and each.text for each in shown] == ["one\n", "one\nPassword: ", None]
+    assert tail.last_line == "Password:"
+
+
+def test_a_text_that_did_not_arrive_is_returned_again() -> None:
+    tail = Tail(LogStream.STDERR, 1000)
+    tail.write(b"one\n")
+    first = tail.text(ended=False)
+    tail.unsent()
+    assert tail.text(ended=False) == first
+
+
+def test_the_end_of_much_output_is_kept_in_bounded_memory() -> None:
+    tail = Tail(LogStream.STDOUT, 1000)
+    line = b"x" * 99 + b"\n"
+    for _ in range(20_000):
+        tail.write(line)
+    assert len(tail._data) <= 2 * tail._most
+    text = tail.text(ended=True)
+    assert text is not None
+    assert (text.size, text.cut, text.text) == (2_000_000, True, (line * 9).decode())
+
+
+def test_one_endless_line_is_cut_too() -> None:
+    found = keep_end(b"y" * 200_000, 1000, (), whole=False, ended=True)
+    assert (found.text, found.cut) == ("y" * 1000, True)
+
+
+def test_the_last_line_is_short_and_not_blank() -> None:
+    assert last_line("one\n  two\tthree \n\n \n") == "two three"
+    assert last_line("\n \n") == ""
+    assert len(last_line("z" * 5000)) == log_text.LONGEST_LINE
+
+
+@given(st.text("ab\n", max_size=40), st.text("ab\n", max_size=40))
+def test_text_that_was_added_to_a_log_is_found(before: str, more: str) -> None:
+    assert added(before, before + more) == more
+
+
+def test_text_that_was_added_is_found_after_the_beginning_was_dropped() -> None:
+    before = "".join(f"{number}\n" for number in range(500, 1500))
+    assert added(before, before[2000:] + "new\n") == "new\n"
+    assert added(before, "all of it is new\n") is None
