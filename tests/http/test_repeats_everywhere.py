@@ -143,6 +143,8 @@ def _claims(walk: Walk) -> None:
     for name in ("raw", "tidy"):
         walk.gate.ledger.define_dataset(name)
     walk.gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"])
+    by_sample = {"kind": "split", "format": "{sample}.{lane}", "job_format": "{sample}"}
+    walk.gate.ledger.define_job("merge", inputs=["tidy"], maps={"tidy": by_sample})
     walk.post("/v1/datasets/{name}/chunks/{dataid}/publish", name="raw", dataid="1")
     walk.post("/v1/datasets/{name}/publish", {"dataids": ["2", "3", "4"]}, name="raw")
     path = "/v1/jobs/{job}/chunks/{dataid}"
@@ -167,6 +169,7 @@ def _support(walk: Walk) -> None:
     walk.post("/v1/jobs/{job}/resubmit", {**ACT, "dataids": ["1"]}, job="clean")
     walk.post(f"{path}/hold", ACT, **at)
     walk.post(f"{path}/unhold", ACT, **at)
+    walk.post(f"{path}/close", ACT, job="merge", dataid="s1")
     walk.post(f"{path}/status", {**ACT, "dataset": "tidy", "status": "READY"}, **at)
     walk.post(f"{path}/forget", ACT, **at)
     walk.post("/v1/jobs/{job}/pause", ACT, job="clean")

@@ -31,7 +31,7 @@ from headgate.operations.arguments import (
     Wait,
     Worker,
 )
-from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Page
+from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Named, Page
 
 declared = Declarations("ledger")
 KEY = Idempotency.KEY
@@ -379,6 +379,17 @@ def hold(job: str, dataid: str, reason: Reason, by: By = None) -> Page[Change]:
 @declared.post("/jobs/{job}/chunks/{dataid}/unhold", "operate", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS)
 def unhold(job: str, dataid: str, reason: OptionalReason = "", by: By = None) -> Page[Change]:
     """Release a held chunk: its former status is restored."""
+
+
+@declared.post(
+    "/jobs/{job}/chunks/{dataid}/close", "operate", repeat=KEY, errors=(UnknownName, BadValue, Refused),
+    answer="Whether it was not so already.",
+)  # fmt: skip
+def close(
+    job: str, dataid: str, reason: OptionalReason = "",
+    reopen: Annotated[bool, About("Undo it: more may arrive.")] = False, by: By = None,
+) -> Annotated[bool, Named("changed")]:  # fmt: skip
+    """Close a data id of a job whose mapped inputs have no calendar: nothing else arrives for it."""
 
 
 @declared.post("/jobs/{job}/chunks/{dataid}/forget", "admin:force", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS)

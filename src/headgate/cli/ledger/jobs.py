@@ -15,6 +15,7 @@ from headgate.cli.ledger.next_claim import claim_chunk, next_or_named, nothing_t
 from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.failures import NOTHING_TO_DO
 from headgate.cli.terminal.options import (
+    ANY_REASON,
     JOB_NAME,
     REASON,
     InOrder,
@@ -257,6 +258,26 @@ def set_status(console: Console, /, dataset: str, dataid: str, job_name: str, **
         near = nearest(change.after, STATUS_WORDS)
         meant = f"; did you mean {near}?" if near else ""
         console.say(f"headgate: note: Headgate does not know the status {change.after}: it blocks like HOLD{meant}")
+
+
+@job.command("close", short_help="Say that nothing else arrives for a data id of JOB.")
+@TYPED_CHUNK
+@ANY_REASON
+@click.option("--reopen", is_flag=True, help="Undo it: more may arrive.")
+@common
+def close(console: Console, job_name: str, dataid: str, reason: str, *, reopen: bool) -> None:
+    """Say that nothing else arrives for a data id of JOB, whose mapped inputs have no calendar.
+
+    JOB then claims it once everything that has arrived is READY. What arrives later is noted, or causes a redo, as the
+    mapping of the input says.
+    """
+    changed = console.ask(lambda gate: gate.ledger.close(job_name, dataid, reason=reason, reopen=reopen))
+    done = "reopened" if reopen else "closed"
+    already = "" if changed else " already"
+    console.answer(
+        {"job": job_name, "dataid": dataid, "closed": not reopen, "changed": changed},
+        lambda: f"{done}{already}  {job_name} {dataid}",
+    )
 
 
 @job.command("pause")

@@ -24,6 +24,8 @@ CLAIM_EVENT, SUCCESS_EVENT, FAIL_EVENT, INTERRUPT_EVENT, REAP_EVENT = "claim", "
 PUBLISH_EVENT, FORCE_EVENT, RESUBMIT_EVENT, FORGET_EVENT = "publish", "force", "resubmit", "forget"
 HOLD_EVENT, UNHOLD_EVENT = "hold", "unhold"
 CLOSE_EVENT, REOPEN_EVENT = "close", "reopen"
+#: Of a data id of a job with mapped inputs: whether more may arrive for it.
+OPEN, CLOSED = "open", "closed"
 #: What runs or is done: nobody has to do anything about it.
 SETTLED = (READY, DONE, RUNNING)
 MESSAGE_LENGTH = 1000

@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from headgate.core.errors import BadValue, Refused
 from headgate.core.ledger.mappings.model import NEED_ALL, InputMap
 from headgate.core.ledger.mappings.sources import Listed
-from headgate.core.ledger.model import READY, Row
+from headgate.core.ledger.model import READY, Job, Row
 from headgate.core.values.plurals import plural
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -119,6 +120,16 @@ def is_enough(input_map: InputMap, dataid: str, needed: int, ready: Collection[s
 def does_create(input_map: InputMap, dataid: str, ready: Iterable[str]) -> bool:
     """Whether a data id of the job exists because of these upstream ids."""
     return input_map.creates and any(dataid in input_map.created(each) for each in ready)
+
+
+def check_closable(job: Job, dataid: str) -> None:
+    """Refused where no input waits for data ids to be closed; BadValue for what is no data id of the job."""
+    maps = [job.map_of(name) for name in job.inputs]
+    fault = next((text for each in maps if (text := each.fault(dataid))), "")
+    if fault:
+        raise BadValue("dataid", dataid, f"is no data id of job {job.name!r}: {fault}")
+    if all(each.sources(dataid).complete for each in maps):
+        raise Refused(f"job {job.name} has no input of which more may arrive: nothing is to be closed")
 
 
 def source_set(

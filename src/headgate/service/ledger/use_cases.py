@@ -365,6 +365,19 @@ class Ledger(LedgerReader, SelectedChunks):
         names = check_name("job", job), check_name("dataid", dataid)
         return self._store.unhold(*names, check_note("reason", reason), actor(by))
 
+    def close(
+        self, job: str, dataid: str, *, reason: str = "", reopen: bool = False, by: str | None = None
+    ) -> bool:  # fmt: skip
+        """Say that nothing else arrives for a data id of a job whose inputs have no calendar. Returns whether it was
+        open.
+
+        What arrives later is late, and is noted or causes a redo, as the mapping says.
+
+        :param reopen: Undo it: more may arrive. Returns whether it was closed.
+        """
+        names = check_name("job", job), check_name("dataid", dataid)
+        return self._store.close(*names, check_note("reason", reason), actor(by), reopen=bool(reopen))
+
     def forget(
         self, job: str, dataid: str, *, reason: str, steal: bool = False, by: str | None = None
     ) -> Sequence[Change]:

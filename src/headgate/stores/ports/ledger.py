@@ -91,6 +91,9 @@ class LedgerStore(Protocol):
     def unhold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
         """HOLD: what it was before. TransitionRefused otherwise."""
 
+    def close(self, job: str, dataid: str, reason: str, who: str, *, reopen: bool) -> bool:
+        """Nothing else arrives for a data id of a job with mapped inputs; `reopen`: more may. Returns what changed."""
+
     def forget(self, job: str, dataid: str, reason: str, who: str, *, steal: bool) -> Sequence[Change]:
         """Any status: no row. ClaimRefused while a worker is on it, unless `steal`. UnknownName without a row."""
 

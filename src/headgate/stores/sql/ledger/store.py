@@ -18,7 +18,7 @@ from headgate.core.logs import Log, LogStream, LogText
 from headgate.stores.sql.database.engine import Database, FastPath
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import claims as claiming
-from headgate.stores.sql.ledger import definitions, overrides
+from headgate.stores.sql.ledger import closing, definitions, overrides
 from headgate.stores.sql.ledger.changes import on_chunk
 from headgate.stores.sql.ledger.quick_claims import QuickClaims
 from headgate.stores.sql.ledger.shapes import all_datasets, all_jobs, shape_of
@@ -193,6 +193,9 @@ class SqlLedger:
     def unhold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
         unit = partial(chunk_work.unhold, reason=reason, who=who)
         return self._news.write(lambda tx: on_chunk(tx, job, dataid, unit).changes(dataid), _of_job(job))
+
+    def close(self, job: str, dataid: str, reason: str, who: str, *, reopen: bool) -> bool:
+        return self._news.write(lambda tx: closing.close(tx, job, dataid, reason, who, reopen=reopen), _of_job(job))
 
     def forget(self, job: str, dataid: str, reason: str, who: str, *, steal: bool) -> Sequence[Change]:
         unit = partial(chunk_work.forget, reason=reason, who=who, steal=steal)
