@@ -206,7 +206,6 @@ def _questions(tour: Tour, gate: Gate) -> None:
 
 
 def _support(tour: Tour, gate: Gate) -> None:
-    del gate
     path = "POST /jobs/{job}/chunks/{dataid}"
     at: dict[str, Any] = {"job": "clean", "dataid": "2026-11-01"}
     tour.ask(f"{path}/resubmit", {**WHY, "downstream": True}, **at)
@@ -216,6 +215,10 @@ def _support(tour: Tour, gate: Gate) -> None:
     tour.ask(f"{path}/unhold", {}, **at)
     tour.ask(f"{path}/status", {**WHY, "dataset": "orders_clean", "status": "READY"}, **at)
     tour.ask(f"{path}/forget", WHY, **at)
+    gate.ledger.define_dataset("lanes")
+    by_sample = {"kind": "split", "format": "{sample}.{lane}", "job_format": "{sample}"}
+    gate.ledger.define_job("merge", inputs=["lanes"], maps={"lanes": by_sample})
+    tour.ask(f"{path}/close", WHY, job="merge", dataid="s1")
     tour.ask(f"{path}/force", {**WHY, "worker": "node1", "lease": 60}, job="clean", dataid="2026-11-04")
     tour.ask("POST /jobs/{job}/pause", WHY, job="summarise")
     tour.ask("POST /jobs/{job}/unpause", {}, job="summarise")

@@ -32,6 +32,7 @@ def furnish(gate: Gate) -> dict[str, Any]:
     """Something in every table and every state. Returns what its users hold."""
     key = _pipeline(gate)
     held = {"key": key, **_locks(gate), "claim": _chunks(gate, key)}
+    _mappings(gate)
     fill_queue(gate)
     gate.inventory.record(VERSION, [CALLBACK])
     gate.inventory.keep_intake(Intake("bid0000000001", {"owner": "library"}))
@@ -94,6 +95,21 @@ def _chunks(gate: Gate, key: str) -> Any:
     ledger.interrupt(ledger.claim("clean", "8", key=key), "interrupted by SIGTERM")
     ledger.pause("idle", reason="not yet")
     return ledger.claim("clean", "7", key=key, worker="w7")
+
+
+def _mappings(gate: Gate) -> None:
+    """A sample that was merged and has a late lane, and what find_next has not looked at yet."""
+    ledger = gate.ledger
+    for name in ("lanes", "samples"):
+        ledger.define_dataset(name)
+    by_sample = {"kind": "split", "format": "{sample}.{lane}", "job_format": "{sample}"}
+    ledger.define_job("merge", inputs=["lanes"], outputs=["samples"], maps={"lanes": by_sample})
+    ledger.publish("lanes", ["s1.1", "s1.2"])
+    ledger.close("merge", "s1")
+    merged = ledger.find_next("merge")
+    assert merged is not None
+    ledger.success(merged)
+    ledger.publish("lanes", "s2.1")
 
 
 def fill_queue(gate: Gate) -> None:
