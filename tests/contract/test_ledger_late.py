@@ -45,7 +45,7 @@ def test_without_a_calendar_a_data_id_is_complete_when_it_is_closed(gate: Gate) 
     assert next_id(ledger, "merge") is None
 
 
-def test_closing_can_be_undone_and_is_told_once(gate: Gate) -> None:
+def test_closing_can_be_undone_and_is_recorded_once(gate: Gate) -> None:
     ledger = merging(gate)
     ledger.publish("lanes", "s1.1")
     assert [ledger.close("merge", "s1"), ledger.close("merge", "s1")] == [True, False]
@@ -56,7 +56,7 @@ def test_closing_can_be_undone_and_is_told_once(gate: Gate) -> None:
     assert next_id(ledger, "merge") == "s1"
 
 
-def test_what_is_not_ready_when_it_is_closed_is_waited_for(gate: Gate) -> None:
+def test_a_lane_that_is_not_ready_when_its_sample_is_closed_is_waited_for(gate: Gate) -> None:
     ledger = merging(gate)
     ledger.publish("lanes", ["s1.1", "s1.2"])
     ledger.set_status("lanes", "s1.2", "external", "OUTPUT", "HOLD", reason=WHY)
