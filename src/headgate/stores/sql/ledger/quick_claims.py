@@ -51,6 +51,25 @@ class QuickClaims:
         self._database = database
         self._rows = database.options.chunk_rules.fast
         self._known: dict[str, KnownJob] = {}
+        #: Jobs in which this process found a chunk the last time.
+        self._busy: set[str] = set()
+
+    def is_idle(self, job: str, asker: Asker) -> bool:
+        """Whether a read shows that there is nothing to claim. Nothing is read while this process finds chunks, so that
+        a claim costs no statement more.
+        """
+        known = None if job in self._busy else self._known.get(job) or self._read(job)
+        if known is None:
+            return False
+        asked = {
+            "stamp": known.params["stamp"], "job": known.shape.id, "request_id": asker.request_id,
+            "paused": int(bool(known.shape.job.paused)),
+        }  # fmt: skip
+        return not self._database.single(sql.MAY_FIND, **asked)[0][0]
+
+    def note(self, job: str, *, found: bool) -> None:
+        """Note whether a look for a chunk of the job found one."""
+        (self._busy.add if found else self._busy.discard)(job)
 
     def claim_next(self, job: str, asker: Asker) -> Claim | None:
         """The first chunk in order, if nothing about it needs a closer look."""

@@ -239,6 +239,17 @@ LOCK_CANDIDATES = Statement(
     "The places of these chunks among what may be claimable, held still.",
     "select place from hg_candidate where job_id = :job and dataid in (:dataids*) {for_update}",
 )
+MAY_FIND = Statement(
+    "Whether find_next has anything to do: a candidate, an expired claim, an arrival, or a repeated request.",
+    """select not exists (select 1 from hg_meta where name = 'definitions' and value = :stamp)
+              or exists (select 1 from hg_chunk
+                         where job_id = :job and lease_until > {now} and request_id = :request_id)
+              or (:paused = 0 and (
+                  exists (select 1 from hg_candidate
+                          where job_id = :job and missing = 0 and not_before <= {now})
+                  or exists (select 1 from hg_chunk where job_id = :job and lease_until <= {now})
+                  or exists (select 1 from hg_arrival where job_id = :job)))""",
+)
 TAKE_HEAD = Statement(
     "The next chunk that may be claimable and that nobody else looks at.",
     """select dataid, place, order_key from hg_candidate

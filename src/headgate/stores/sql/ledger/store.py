@@ -116,6 +116,15 @@ class SqlLedger:
         return count
 
     def find_next(self, job: str, asker: Asker) -> Claim | None:
+        if not self._database.dialect.one_writer:
+            return self._find_next(job, asker)
+        if self._quick.is_idle(job, asker):
+            return None  # A worker that finds nothing must not block writers.
+        found = self._find_next(job, asker)
+        self._quick.note(job, found=found is not None)
+        return found
+
+    def _find_next(self, job: str, asker: Asker) -> Claim | None:
         after = None
         with FastPath() as fast:
             if asker.fresh and (quick := self._quick.claim_next(job, asker)):

@@ -423,19 +423,11 @@ class Sqlite(Dialect):
         return 1 if row is None else int(row[0])
 
     def claim_next(self, runner: Runner, params: Parameters) -> tuple[str, int] | None:
-        claimed: tuple[str, int] | None = self._while_current(runner, sqlite_ledger.claim_next, params)
+        claimed: tuple[str, int] | None = _if_current(runner.write(lambda tx: sqlite_ledger.claim_next(tx, params)))
         return claimed
 
     def succeed(self, runner: Runner, params: Parameters) -> bool | None:
-        return self._while_current(runner, sqlite_ledger.succeed, params) or None
-
-    def _while_current(self, runner: Runner, work: Callable[[Any, Parameters], object], params: Parameters) -> Any:
-        current, result = runner.write(
-            lambda tx: (True, work(tx, params)) if tx.one(sqlite_ledger.IS_CURRENT, **params) else (False, None)
-        )
-        if not current:
-            raise Outdated
-        return result
+        return bool(_if_current(runner.write(lambda tx: sqlite_ledger.succeed(tx, params)))) or None
 
     def changed(self, connection: DriverConnection) -> object:
         cursor = connection.cursor()
@@ -445,6 +437,14 @@ class Sqlite(Dialect):
             return cursor.fetchone()
         except sqlite3.OperationalError:
             return object()  # Busy means that somebody writes right now: something changed.
+
+
+def _if_current(found: tuple[bool, Any]) -> Any:
+    """What a fast path did; Outdated when the definitions were not those that it knew."""
+    current, result = found
+    if not current:
+        raise Outdated
+    return result
 
 
 def _parse(url: str) -> tuple[Path | None, dict[str, str]]:

@@ -16,12 +16,14 @@ IS_CURRENT = Statement(
 )
 FIND_HEAD = Statement(
     # Expired claims and resubmitted chunks take the slow path, before all others.
-    "The first chunk in order of a job, when nothing goes before it.",
-    """select c.dataid, c.order_key from hg_candidate c
-       where c.job_id = :job and c.missing = 0 and c.place = 1 and c.not_before <= {now}
-         and not exists (select 1 from hg_chunk e where e.job_id = :job and e.lease_until <= {now})
-         and not exists (select 1 from hg_candidate r where r.job_id = :job and r.missing = 0 and r.place = 0)
-       order by c.order_key limit 1""",
+    "The first chunk in order of a job, when nothing goes before it; and whether the definitions are known.",
+    """select s.value = :stamp, h.dataid, h.order_key from hg_meta s left join (
+         select c.dataid, c.order_key from hg_candidate c
+         where c.job_id = :job and c.missing = 0 and c.place = 1 and c.not_before <= {now}
+           and not exists (select 1 from hg_chunk e where e.job_id = :job and e.lease_until <= {now})
+           and not exists (select 1 from hg_candidate r where r.job_id = :job and r.missing = 0 and r.place = 0)
+         order by c.order_key limit 1) h on true
+       where s.name = 'definitions'""",
 )
 SOMETHING_NEAR = Statement(
     "Whether anything but READY inputs, each of them once, is there; or a lock.",
@@ -91,26 +93,27 @@ CLEAR_MISSING = Statement(
 )
 
 
-def claim_next(tx: Any, params: Parameters) -> tuple[str, int] | None:
-    """The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it."""
-    head = tx.one(FIND_HEAD, job=params["job"])
-    if head is None:
-        return None
-    named: dict[str, Any] = {**params, "dataid": head[0]}
-    if tx.one(SOMETHING_NEAR, **named)[0]:
-        return None
+def claim_next(tx: Any, params: Parameters) -> tuple[bool, tuple[str, int] | None]:
+    """The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it. Returns also whether the
+    definitions are those that the caller knows.
+    """
+    current, dataid, order_key = tx.one(FIND_HEAD, job=params["job"], stamp=params["stamp"])
+    named: dict[str, Any] = {**params, "dataid": dataid}
+    if not current or dataid is None or tx.one(SOMETHING_NEAR, **named)[0]:
+        return bool(current), None
     named["token"] = tx.next_token()
-    tx.run(RUN, **named, order_key=head[1])
+    tx.run(RUN, **named, order_key=order_key)
     tx.run(TAKE, **named)
     row = tx.chunk_rules.fast.claim
     tx.run(TELL, **named, event=row.event, who=params["worker"], before=row.source, after=row.target)
-    return head[0], named["token"]
+    return True, (dataid, named["token"])
 
 
-def succeed(tx: Any, params: Parameters) -> bool:
-    """A claim that runs becomes READY and DONE."""
-    if not tx.one(ALL_RUN, **params)[0]:
-        return False
+def succeed(tx: Any, params: Parameters) -> tuple[bool, bool]:
+    """A claim that runs becomes READY and DONE. Returns whether the definitions are current, and whether it did."""
+    current = tx.one(IS_CURRENT, **params) is not None
+    if not current or not tx.one(ALL_RUN, **params)[0]:
+        return current, False
     tx.run(END, **params)
     tx.run(TAKE, **params)
     row = tx.chunk_rules.fast.success
@@ -118,4 +121,4 @@ def succeed(tx: Any, params: Parameters) -> bool:
     if params["read"]:
         tx.run(CLEAR_COUNTS, **params)
         tx.run(CLEAR_MISSING, **params)
-    return True
+    return True, True
