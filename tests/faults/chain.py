@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from tests.faults.arena import Act, Arena
 from tests.faults.chain_witness import ChainWitness
-from tests.faults.chain_worker import JOBS, Rules
+from tests.faults.chain_worker import FIVE, JOBS, Rules
 from tests.faults.processes import Child, Zygote, now
 
 #: How often the store is asked whether all is done.
@@ -21,10 +21,12 @@ class Plan:
     stops: int
     #: The longest that it may take.
     seconds: float
+    #: Whether there are the jobs beside the chain, too.
+    mapped: bool = False
 
     @property
     def successes(self) -> int:
-        return self.chunks * len(JOBS)
+        return self.chunks * (len(JOBS) + 1) + self.chunks // FIVE if self.mapped else self.chunks * len(JOBS)
 
 
 class Chain(Arena[ChainWitness]):

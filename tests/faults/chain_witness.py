@@ -16,11 +16,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.faults.chain_worker import MADE_BY
+from tests.faults.chain_worker import MADE_BY, MAPPED_BY
 from tests.faults.processes import Message
 from tests.faults.witness import EXCLUSIVE, SHARED, DeadHold, Span, Witness
 
 Chunk = tuple[str, str]
+ALL_BY = MADE_BY | MAPPED_BY
 
 
 @dataclass(slots=True)
@@ -30,7 +31,8 @@ class Try:
     worker: str
     token: int
     began: float
-    inputs: list[str]
+    #: The chunks that it reads: dataset and data id.
+    inputs: list[tuple[str, str]]
     #: When its report was begun; infinite: it was not.
     reporting: float = math.inf
     success: bool = False
@@ -65,12 +67,13 @@ class ChainWitness(Witness):
     # ------------------------------------------------------------------ seeing
 
     def _hear_claimed(self, worker: str, message: Message) -> None:
-        modes = dict.fromkeys(message["outputs"], EXCLUSIVE) | dict.fromkeys(message["inputs"], SHARED)
-        for dataset, mode in modes.items():
-            resource = chunk_resource(dataset, message["dataid"])
+        read = [tuple(each) for each in message.get("reads", [(name, message["dataid"]) for name in message["inputs"]])]
+        made = [(name, message["dataid"]) for name in message["outputs"]]
+        for chunk, mode in (dict.fromkeys(made, EXCLUSIVE) | dict.fromkeys(read, SHARED)).items():
+            resource = chunk_resource(*chunk)
             lock_id = f"{message['job']} {message['token']}"
             self._hear_enter(worker, message | {"resource": resource, "mode": mode, "lock_id": lock_id, "fresh": True})
-        self._tries(message).append(Try(worker, message["token"], message["began"], message["inputs"]))
+        self._tries(message).append(Try(worker, message["token"], message["began"], read))
         self.chain.claims += 1
 
     def _hear_renewed(self, worker: str, message: Message) -> None:
@@ -114,7 +117,7 @@ class ChainWitness(Witness):
         done = any(each.success and each.accepted for each in self._tries(message))
         self.chain.duplicates_refused += done
         self.chain.stale_refused += not done
-        output = next(dataset for dataset, job in MADE_BY.items() if job == message["job"])
+        output = next(dataset for dataset, job in ALL_BY.items() if job == message["job"])
         resource = chunk_resource(output, message["dataid"])
         by = "store" if message["at"] < message["until"] else "clock"
         self._hear_lost(worker, message | {"resource": resource, "why": message["lost"], "by": by})
@@ -161,9 +164,8 @@ class ChainWitness(Witness):
         return next(each for each in tries if each.token == span.token).reporting < math.inf
 
     def _unready_inputs(self, chunk: Chunk) -> Iterator[str]:
-        _, dataid = chunk
         for tried in self.tries[chunk]:
-            for name in tried.inputs:
+            for name, dataid in tried.inputs:
                 made = self.tries.get((MADE_BY[name], dataid), []) if name in MADE_BY else None
                 if made is not None and not any(each.may_be_done and each.reporting < tried.began for each in made):
                     yield f"input not ready: {name} of {chunk} when {tried.worker} was given it ({tried.token}): {made}"

@@ -14,12 +14,22 @@ from tests.faults.processes import PATIENCE, Channel, now
 JOBS = {"tidy": ("raw",), "enrich": ("tidied",), "join": ("tidied", "enriched")}
 MADE_BY = {"tidied": "tidy", "enriched": "enrich", "joined": "join"}
 DATASETS = ("raw", *MADE_BY)
+#: Beside the chain: a job that reads the neighbours of a chunk too, and one that makes one chunk of five.
+MAPPED_JOBS = {"smooth": ("tidied",), "bundle": ("enriched",)}
+MAPPED_BY = {"smoothed": "smooth", "bundled": "bundle"}
+FIVE = 5
+MAPS: dict[str, dict[str, Any]] = {
+    "smooth": {"kind": "window", "before": 1, "after": 1},
+    "bundle": {"kind": "split", "format": "{group}.{item}", "job_format": "{group}", "need": FIVE},
+}
 #: Work takes at most so long; some of it longer than a lease, so that heartbeats matter.
 WORK_SECONDS = 0.006
 #: Of all chunks that are worked on: this many fail; of the successes, this many are reported twice.
 FAILING, REPEATED = 0.01, 0.05
 #: Of the rounds, this many begin with a reaper's.
 REAPING = 0.02
+#: Of the chunks beside the chain, the work on this many is interrupted.
+INTERRUPTED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,12 @@ class Rules:
     lease: float
     #: Of the claims, this many are worked on for longer than a lease.
     long_work: float = 0.004
+    #: Whether there are the jobs beside the chain, too.
+    mapped: bool = False
+
+    @property
+    def jobs(self) -> list[str]:
+        return [*JOBS, *(MAPPED_JOBS if self.mapped else ())]
 
 
 def define(gate: Gate, prefix: str = "") -> None:
@@ -40,6 +56,17 @@ def define(gate: Gate, prefix: str = "") -> None:
         gate.ledger.define_job(prefix + job, inputs=inputs, outputs=[prefix + dataset], max_attempts=0, max_crashes=0)
 
 
+def define_mapped(gate: Gate) -> None:
+    """The jobs beside the chain."""
+    for dataset, job in MAPPED_BY.items():
+        gate.ledger.define_dataset(dataset)
+        inputs = MAPPED_JOBS[job]
+        gate.ledger.define_job(
+            job, inputs=inputs, outputs=[dataset], max_attempts=0, max_crashes=0, max_interruptions=0,
+            maps={inputs[0]: MAPS[job]},
+        )  # fmt: skip
+
+
 def work(channel: Channel, url: str, name: str, seed: int, rules: dict[str, Any]) -> None:
     """Work until asked to stop."""
     with headgate.connect(url) as gate:
@@ -48,6 +75,15 @@ def work(channel: Channel, url: str, name: str, seed: int, rules: dict[str, Any]
         while channel.ask("next")["go"]:
             worker.round()
     channel.send("done")
+
+
+def reads(claim: Claim) -> list[tuple[str, str]]:
+    """Every chunk that a claim reads: dataset and data id."""
+    return [
+        (name, dataid)
+        for name, port in sorted(claim.inputs.items())
+        for dataid in ((claim.dataid,) if port.dataids is None else port.dataids)
+    ]
 
 
 class ChainWorker:
@@ -70,7 +106,7 @@ class ChainWorker:
     def _one_chunk(self) -> None:
         if self._chance.random() < REAPING:
             self._ledger.reap()
-        for job in self._chance.sample(list(JOBS), len(JOBS)):
+        for job in self._chance.sample(self._rules.jobs, len(self._rules.jobs)):
             asked = now()
             claim = self._ledger.find_next(job, worker=self._name, lease=self._rules.lease)
             if claim is not None:
@@ -82,7 +118,7 @@ class ChainWorker:
         hold = ClaimHold(self._ledger.heartbeat, claim, asked)
         self._channel.send(
             "claimed", job=claim.job, dataid=claim.dataid, token=claim.token, asked=asked, began=now(),
-            until=hold.deadline, inputs=sorted(claim.inputs), outputs=sorted(claim.outputs),
+            until=hold.deadline, inputs=sorted(claim.inputs), outputs=sorted(claim.outputs), reads=reads(claim),
         )  # fmt: skip
         hold.start()
         try:
@@ -103,21 +139,25 @@ class ChainWorker:
     def _report(self, claim: Claim, hold: ClaimHold) -> None:
         """Without looking whether the claim is still ours: the store has to."""
         fails = self._chance.random() < FAILING
+        stops = claim.job in MAPPED_JOBS and self._chance.random() < INTERRUPTED
         chunk: dict[str, Any] = {"job": claim.job, "dataid": claim.dataid, "token": claim.token}
-        self._channel.send("reporting", **chunk, at=now(), until=hold.deadline, success=not fails)
+        self._channel.send("reporting", **chunk, at=now(), until=hold.deadline, success=not (fails or stops))
         why = ""
         try:
-            self._say(claim, fails=fails)
-            if not fails and self._chance.random() < REPEATED:
+            self._say(claim, fails=fails, stops=stops)
+            if not (fails or stops) and self._chance.random() < REPEATED:
                 self._say(claim, fails=False)
         except ClaimLost as error:
             why = error.why
         self._channel.send("reported", **chunk, at=now(), until=hold.deadline, lost=why)
 
-    def _say(self, claim: Claim, *, fails: bool) -> None:
+    def _say(self, claim: Claim, *, fails: bool, stops: bool = False) -> None:
         """Success is reported until there is an answer, for saying it twice does no harm; a failure once."""
         if fails:
             self._ledger.fail(claim, "it was its turn to fail")
+            return
+        if stops:
+            self._ledger.interrupt(claim, "it was asked to stop")
             return
         deadline = now() + PATIENCE
         while True:

@@ -1,4 +1,6 @@
-"""Eight processes work on a chain of three jobs while they are killed and stopped, before an independent witness."""
+"""Eight processes work on a chain of three jobs, and on two that read other data ids than their own, while they are
+killed and stopped, before an independent witness.
+"""
 
 import time
 from collections import Counter, defaultdict
@@ -11,13 +13,20 @@ from headgate import Gate
 from headgate.core.history import Entry
 from tests.faults.chain import Chain, Plan
 from tests.faults.chain_witness import ChainWitness
-from tests.faults.chain_worker import JOBS, MADE_BY, Rules, define
+from tests.faults.chain_worker import FIVE, JOBS, MADE_BY, MAPPED_BY, MAPPED_JOBS, Rules, define, define_mapped
 from tests.faults.conftest import FULL, Report
 from tests.faults.processes import Zygote
 from tests.faults.soundness import ALL, check_store
 from tests.fresh import scheme
 
-PLAN = Plan(chunks=5000, kills=200, stops=50, seconds=1500) if FULL else Plan(chunks=50, kills=10, stops=3, seconds=100)
+PLAN = (
+    Plan(chunks=5000, kills=200, stops=50, seconds=1500, mapped=True)
+    if FULL
+    else Plan(chunks=50, kills=10, stops=3, seconds=100, mapped=True)
+)
+#: What is made last, and how much of it.
+LAST = {"joined": PLAN.chunks, "smoothed": PLAN.chunks, "bundled": PLAN.chunks // FIVE}
+ALL_JOBS = JOBS | MAPPED_JOBS
 #: The shortest that makes sense with this load on two cores.
 LEASE = 0.8
 #: Time for a worker to be scheduled and to get its answer, with eight of them, a server and possibly another test on
@@ -25,6 +34,8 @@ LEASE = 0.8
 SLACK_SECONDS = 2.0
 #: Claims that the machine starved for a whole lease, though nobody stopped their worker: at most this part of all.
 STARVED = 0.05
+#: An entry of a chunk with a window whose neighbours came later.
+LATE = "late"
 
 
 @pytest.mark.torture
@@ -32,11 +43,12 @@ STARVED = 0.05
 def test_eight_workers_on_a_chain(sql_url: str, processes: Zygote, report: Report) -> None:
     """Every chunk READY with one accepted success, no input seen before it was READY, no error for who is well."""
     seed = time.time_ns() % 2**32
-    dataids = [str(number) for number in range(PLAN.chunks)]
+    dataids = [f"{number // FIVE}.{number % FIVE}" for number in range(PLAN.chunks)]
     with headgate.connect(sql_url) as gate:
         define(gate)
+        define_mapped(gate)
         gate.ledger.publish("raw", dataids)
-        chain = Chain(processes, sql_url, Rules(LEASE), PLAN, seed, lambda: all_made(gate))
+        chain = Chain(processes, sql_url, Rules(LEASE, mapped=True), PLAN, seed, lambda: all_made(gate))
         began = time.monotonic()
         chain.run()
         witness, toll = chain.witness, chain.toll
@@ -58,8 +70,8 @@ def test_eight_workers_on_a_chain(sql_url: str, processes: Zygote, report: Repor
 
 
 def all_made(gate: Gate) -> bool:
-    """The last job has made every chunk."""
-    return len(gate.ledger.status("joined", status="READY")) == PLAN.chunks
+    """The last jobs have made every chunk."""
+    return all(len(gate.ledger.status(name, status="READY")) == count for name, count in LAST.items())
 
 
 def untrue_rows(gate: Gate) -> Iterator[str]:
@@ -68,9 +80,12 @@ def untrue_rows(gate: Gate) -> Iterator[str]:
     expected = {("raw", "external", "OUTPUT", "READY"): PLAN.chunks}
     expected |= {(dataset, job, "OUTPUT", "READY"): PLAN.chunks for dataset, job in MADE_BY.items()}
     expected |= {(name, job, "INPUT", "DONE"): PLAN.chunks for job, inputs in JOBS.items() for name in inputs}
+    for dataset, job in MAPPED_BY.items():
+        made = {(dataset, job, "OUTPUT", "READY"): LAST[dataset]}
+        expected |= made | {(name, job, "INPUT", "DONE"): LAST[dataset] for name in MAPPED_JOBS[job]}
     if found != expected:
         yield f"rows: {found}"
-    for job in JOBS:
+    for job in ALL_JOBS:
         plan = gate.ledger.plan(job)
         if plan.next or plan.blocked:
             yield f"{job} could still run: {plan}"
@@ -81,7 +96,7 @@ def untrue_history(gate: Gate, witness: ChainWitness) -> Iterator[str]:
     told = list(reversed(gate.history(noun="chunk", limit=ALL)))
     lives: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in told:
-        if entry.job in JOBS and entry.resource:
+        if entry.job in ALL_JOBS and entry.resource and entry.event != LATE:
             lives[entry.job, entry.resource.rpartition("/")[2]].append(entry)
     if len(lives) != PLAN.successes:
         yield f"{len(lives)} chunks have a history"
@@ -96,7 +111,7 @@ def untrue_history(gate: Gate, witness: ChainWitness) -> Iterator[str]:
 def untrue_life(chunk: tuple[str, str], entries: list[Entry], witness: ChainWitness) -> Iterator[str]:
     """Claim and end in turn, and a success at the very end: the one that the witness heard of."""
     events = [entry.event for entry in entries]
-    if set(events[0::2]) != {"claim"} or set(events[1:-1:2]) - {"reap", "fail"} or events[-1] != "success":
+    if set(events[0::2]) != {"claim"} or set(events[1:-1:2]) - {"reap", "fail", "interrupt"} or events[-1] != "success":
         yield f"{chunk}: {events}"
     tries = {each.token: each for each in witness.tries[chunk]}
     successful = tries.get(entries[-1].token)
@@ -109,7 +124,7 @@ def untrue_life(chunk: tuple[str, str], entries: list[Entry], witness: ChainWitn
 def early_claims(chunk: tuple[str, str], lives: dict[tuple[str, str], list[Entry]]) -> Iterator[str]:
     """By the store's own account: no claim stands before the success of one of its inputs."""
     job, dataid = chunk
-    for name in JOBS[job]:
+    for name in JOBS.get(job, ()):
         made = lives.get((MADE_BY[name], dataid)) if name in MADE_BY else None
         if made and lives[chunk][0].id < made[-1].id:
             yield f"{chunk} was claimed before its input {name} was READY"
