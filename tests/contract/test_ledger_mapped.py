@@ -194,6 +194,34 @@ def test_reference_data_is_waited_for_and_read_by_every_chunk(gate: Gate) -> Non
     assert next_id(ledger, "join") == "2"
 
 
+def test_new_reference_data_starts_the_counts_of_failed_chunks_again(gate: Gate) -> None:
+    ledger = gate.ledger
+    for name in ("raw", "lists", "tidy"):
+        ledger.define_dataset(name)
+    maps = {"lists": {"kind": "all"}}
+    ledger.define_job("join", inputs=["raw", "lists"], outputs=["tidy"], max_attempts=1, maps=maps)
+    ledger.publish("lists", "a")
+    ledger.publish("raw", ["1", "2"])
+    ledger.success(claimed(ledger, "join"))
+    ledger.fail(claimed(ledger, "join"), "the list is too short")
+    assert next_id(ledger, "join") is None
+    ledger.publish("lists", "b")
+    claim = claimed(ledger, "join")
+    assert (claim.dataid, claim.inputs["lists"].dataids) == ("2", ("a", "b"))
+    assert status_of(ledger, "tidy", "1", "join") == "READY"
+
+
+def test_the_plan_knows_of_everything_that_arrived(gate: Gate) -> None:
+    ledger = monthly(gate)
+    ledger.publish("raw", DAYS)
+    clean(ledger, *DAYS[1:])
+    assert [each.dataid for each in ledger.plan("monthly").blocked] == ["2026-02"]
+    assert ledger.left("monthly") == 0
+    clean(ledger, DAYS[0])
+    assert ledger.left("monthly") == 1
+    assert [each.dataid for each in ledger.plan("monthly").next] == ["2026-02"]
+
+
 def test_a_job_of_reference_data_alone_is_claimed_with_a_data_id(gate: Gate) -> None:
     ledger = gate.ledger
     for name in ("lists", "books"):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from headgate.core.ledger.model import HOLD, READY, RESUBMIT, RUNNING, SETTLED, Kind
+from headgate.core.ledger.model import ERROR, HOLD, READY, RESUBMIT, RUNNING, SETTLED, Kind
 from headgate.core.ledger.rules import COUNTS_BEGIN, ChunkRules, word_of
 from headgate.core.locks.model import Mode, delay_of
 from headgate.core.locks.rules import LockRules, summary
@@ -67,6 +67,7 @@ def chunk_words(rules: ChunkRules) -> Mapping[str, str]:
         "ready": quoted(READY),
         "done": quoted(word_of(READY, Kind.INPUT)),
         "redone": quoted(RESUBMIT),
+        "broken": quoted(ERROR),
         "settled": f"({quoted(*SETTLED)})",
         "settled_or_held": f"({quoted(*SETTLED, HOLD)})",
         "claim_event": quoted(claim.event if claim else ""),

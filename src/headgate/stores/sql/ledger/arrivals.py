@@ -18,7 +18,11 @@ from headgate.stores.sql.ledger.shapes import Shape
 from headgate.stores.sql.ledger.sources import source_of, targets_of
 
 #: Arrivals that one transaction folds.
-STEP = 2000
+STEP = 1000
+#: Steps that one call takes before it goes on with what is known.
+MOST_FOLDS = 4
+#: Failed chunks that new reference data opens again at a time; others are resubmitted.
+MOST_FAILED = 5000
 #: Who notes what arrives late.
 WHO = "headgate"
 
@@ -57,12 +61,7 @@ def fold(tx: Transaction, shape: Shape) -> bool:
 
 def fold_all(tx: Transaction, shape: Shape, arrivals: Sequence[Arrival]) -> None:
     """Look again at every data id of the job that reads what arrived. The job is held still meanwhile."""
-    arrived: dict[str, set[tuple[str, str]]] = {}
-    for each in arrivals:
-        for dataid in targets_of(tx, shape, each.dataset, each.dataid) if each.dataset else [each.dataid]:
-            news = arrived.setdefault(dataid, set())
-            if each.ready:
-                news.add((each.dataset, each.dataid))
+    arrived = _by_target(tx, shape, arrivals)
     if not arrived:
         return
     fresh = sorted(dataid for dataid, news in arrived.items() if news)
@@ -73,6 +72,21 @@ def fold_all(tx: Transaction, shape: Shape, arrivals: Sequence[Arrival]) -> None
     for dataid in fresh:
         if statuses.get(dataid) in (READY, DONE):
             carry_out(tx, shape, dataid, partial(chunk_work.arrive, arrived=arrived[dataid], who=WHO))
+
+
+def _by_target(tx: Transaction, shape: Shape, arrivals: Sequence[Arrival]) -> dict[str, set[tuple[str, str]]]:
+    """For each data id of the job that is concerned: what is READY since, by dataset and data id."""
+    arrived: dict[str, set[tuple[str, str]]] = {}
+    if any(each.ready and not shape.job.map_of(each.dataset).creates for each in arrivals if each.dataset):
+        # Reference data: it makes nothing late, but what failed without it may be tried again.
+        failed = tx.all(mapping_sql.READ_FAILED, job=shape.id, limit=MOST_FAILED)
+        arrived = {str(dataid): {("", "")} for (dataid,) in failed}
+    for each in arrivals:
+        for dataid in targets_of(tx, shape, each.dataset, each.dataid) if each.dataset else [each.dataid]:
+            news = arrived.setdefault(dataid, set())
+            if each.ready:
+                news.add((each.dataset, each.dataid))
+    return arrived
 
 
 def _statuses(tx: Transaction, shape: Shape, dataids: Sequence[str]) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.stores.sql.database.moments import micro, to_micro
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
-from headgate.stores.sql.ledger.arrivals import fold
+from headgate.stores.sql.ledger.arrivals import MOST_FOLDS, fold
 from headgate.stores.sql.ledger.changes import apply, as_claim, carry_out
 from headgate.stores.sql.ledger.shapes import Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import load, with_locks
@@ -22,8 +22,6 @@ from headgate.stores.sql.ledger.snapshots import load, with_locks
 MOST_EXPIRED = 20
 #: Candidates that are looked at in one transaction.
 MOST_LOOKS = 50
-#: Steps in which one find_next folds what arrived before it claims what it knows.
-MOST_FOLDS = 10
 #: Before every place of the list.
 BEGINNING = (-1, b"")
 

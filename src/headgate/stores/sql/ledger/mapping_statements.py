@@ -93,6 +93,11 @@ ADD_ARRIVAL = Statement(
        values (:job, :dataset, :dataid, :ready)""",
 )
 HAS_ARRIVALS = Statement("Whether anything arrived for a job.", "select 1 from hg_arrival where job_id = :job limit 1")
+READ_FAILED = Statement(
+    "Data ids of a job that failed.",
+    """select distinct dataid from hg_chunk
+       where job_id = :job and status = {broken} and status not in {settled} limit :limit""",
+)
 READ_ARRIVALS = Statement(
     "What arrived for a job, oldest first.",
     "select number, dataset_id, dataid, ready from hg_arrival where job_id = :job order by number limit :limit",

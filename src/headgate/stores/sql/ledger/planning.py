@@ -15,8 +15,7 @@ from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
-from headgate.stores.sql.ledger.arrivals import fold
-from headgate.stores.sql.ledger.claims import MOST_FOLDS
+from headgate.stores.sql.ledger.arrivals import MOST_FOLDS, fold
 from headgate.stores.sql.ledger.mapping_statements import HAS_ARRIVALS
 from headgate.stores.sql.ledger.questions import number_of
 from headgate.stores.sql.ledger.rows import job_names
