@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         Taken,
     )
     from headgate.gate import Gate, connect
+    from headgate.ingest.objects.importing import ImportedObject
     from headgate.ingest.storage.port import Problem, Progress
     from headgate.service.access.tokens import Tokens
     from headgate.service.guards.kinds import GuardBusy, StorageGuard, StorageLock
@@ -150,6 +151,7 @@ __all__ = [
     "Hold",
     "HoldersUnconfirmed",
     "Identifiers",
+    "ImportedObject",
     "IngestJob",
     "Intake",
     "Invalid",
@@ -288,6 +290,7 @@ _HOMES = {
     "core.logs": ("Log", "LogStream", "LogText"),
     "core.access.scopes": ("ApiToken", "NewToken"),
     "gate": ("Gate", "connect"),
+    "ingest.objects.importing": ("ImportedObject",),
     "ingest.storage.port": ("Problem", "Progress"),
     "service.guards.kinds": ("GuardBusy", "StorageGuard", "StorageLock"),
     "service.history": ("History",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.core.queue.model import Batch
     from headgate.ingest.context import Context
     from headgate.ingest.objects.deposits import Deposits
+    from headgate.ingest.objects.importing import ImportedObject
     from headgate.ingest.profiles.folder import ProfilesFolder
     from headgate.ingest.storage.port import Problem, Progress
     from headgate.service.access.sessions import BrowserSessions
@@ -249,6 +250,37 @@ class Gate:
         :param warnings: Also return what OCFL advises against.
         """
         return self.deposits.verify(client, ark, wait=wait, progress=progress, warnings=warnings)
+
+    def import_objects(
+        self,
+        client: str,
+        folder: Path,
+        profile: str,
+        *,
+        arks: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        wait: float = 0,
+        progress: Progress | None = None,
+    ) -> Iterator[ImportedObject]:
+        """Import OCFL objects that other tools made, with all their versions, one after the other.
+
+        Objects that break a rule of OCFL are refused, with its code. A repeat stores nothing twice. Needs access to the
+        store and the storage: it is not offered by a service.
+
+        :param client: Name of the client that locks each object meanwhile.
+        :param folder: An object root, or a storage root with many.
+        :param profile: Name of the profile that gives owner, collection, storage and minter.
+        :param arks: ARKs for objects by their OCFL ids. Without one, an id that is an ARK is kept, and any other
+            becomes the local id of an ARK that is made from it.
+        :param dry_run: Only check and name the objects.
+        :param wait: Seconds to wait for the lock of an object.
+        :param progress: Called with the bytes read so far.
+        """
+        from headgate.ingest.objects.importing import import_folder
+
+        return import_folder(
+            self.ingest, client, folder, profile, arks=arks, dry_run=dry_run, wait=wait, progress=progress
+        )
 
     def unrecorded(self) -> list[Problem]:
         """List stored objects that the inventory does not know; needs access to the storage."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -38,6 +39,20 @@ class Delivery(StrEnum):
     GIVEN_UP = "given-up"
 
 
+#: Ids under which versions are recorded that no ingest job stored start so.
+_IMPORT = "imp"
+
+
+def import_id(ark: str, version: int) -> str:
+    """The id under which an imported version is recorded, in place of an ingest job's."""
+    return _IMPORT + hashlib.sha256(f"{ark} v{version}".encode()).hexdigest()[:16]
+
+
+def is_import(job: str) -> bool:
+    """Whether a version was imported, not stored by an ingest job."""
+    return job.startswith(_IMPORT)
+
+
 @dataclass(frozen=True, slots=True)
 class InventoryFile:
     """A file of a stored version."""
@@ -71,7 +86,7 @@ class Recording:
     #: ARKs of further collections that it belongs to.
     membership: tuple[str, ...] = ()
     local: tuple[str, ...] = ()  #: Local ids, given by the depositor.
-    #: The ingest job.
+    #: The ingest job; of an imported version, an id made from its name.
     job: str = ""
     batch: str = ""  #: The batch.
     profile: str = ""  #: Name of the ingest profile.
@@ -88,9 +103,9 @@ class ObjectVersion:
     created: datetime  #: When it was stored.
     size: int  #: Bytes of all files.
     files: int  #: Number of files.
-    #: The ingest job that stored it.
+    #: The ingest job that stored it; `imp…`: it was imported.
     job: str
-    batch: str  #: The batch.
+    batch: str  #: The batch; empty: it was imported.
     profile: str  #: Name of the ingest profile.
 
 

@@ -19,6 +19,7 @@ from headgate.core.inventory import (
     Recipient,
     Recording,
     StoredObject,
+    is_import,
 )
 from headgate.core.queue.model import check_item_id
 from headgate.core.values.names import check_name, check_reason, check_resource
@@ -79,7 +80,8 @@ class Inventory:
 
         `by`: name of the acting process (default: this process).
         """
-        check_item_id(recording.job)
+        if not is_import(recording.job):
+            check_item_id(recording.job)
         check_name("collection", recording.collection)
         new = self._store.record(recording, messages, caller() if by is None else by)
         event("object.recorded", ark=recording.ark, version=recording.version, job=recording.job, new=new)

@@ -23,6 +23,7 @@ from headgate.core.values.wire import plain
 
 if TYPE_CHECKING:
     from headgate.core.inventory import ObjectVersion, StoredObject
+    from headgate.ingest.objects.importing import ImportedObject
     from headgate.ingest.profiles.profile import Profile
     from headgate.ingest.storage.port import Problem
 
@@ -148,6 +149,40 @@ def _answer_verified(console: Console, objects: int, meter: _Meter, found: Seque
     return FAILED if problems else 0
 
 
+@click.command("import", short_help="Import OCFL objects that other tools made.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--profile", required=True, help="Profile that gives owner, collection, storage and minter.")
+@click.option(
+    "--arks",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="CSV file of two columns, OCFL id and ARK: names for objects whose id is not an ARK.",
+)
+@click.option("--dry-run", is_flag=True, help="Only check and name the objects.")
+@click.option("--wait", type=DURATION, default=60, help="Longest time to wait for an object (default: 60s).")
+@common
+def import_objects(console: Console, /, folder: Path, profile: str, arks: Path | None, **how: Any) -> int:
+    """Import the OCFL object in FOLDER, or all objects of the storage root that it is, with all their versions.
+
+    Every object is verified first; one that breaks a rule of OCFL is refused, with the code of the rule. An id that is
+    an ARK is kept; any other becomes the local id of an ARK. An interrupted import can be repeated: nothing is stored
+    twice. Works on the store itself, not through a service. Exit code 1: some objects were refused.
+    """
+    from headgate.ingest.objects.importing import read_arks
+
+    names = read_arks(arks) if arks else {}
+    meter = _Meter(console, 0)
+    found: list[ImportedObject] = []
+    with console.gate() as gate:
+        for each in gate.import_objects(console.client(), folder, profile, arks=names, progress=meter.read, **how):
+            found.append(each)
+            meter.next()
+    meter.end()
+    dry_run = bool(how["dry_run"])
+    console.answer({"objects": plain(found), "dry_run": dry_run}, lambda: _imported(found, dry_run=dry_run))
+    return FAILED if any(each.problems for each in found) else 0
+
+
 def delete_objects(console: Console, names: Sequence[str], *, reason: str, dry_run: bool, yes: bool) -> int:
     """Delete stored objects. On a terminal, show them and ask first."""
     from headgate.ingest.objects.deleting import delete_object, find_object
@@ -236,14 +271,31 @@ def _object_text(found: StoredObject, versions: Sequence[ObjectVersion]) -> str:
     return pairs(told) + "\n" + table(("VERSION", "STORED", "FILES", "BYTES", "JOB", "PROFILE"), rows)
 
 
+def _problem_line(problem: Problem) -> str:
+    code = f"{problem.code} " if problem.code else ""
+    return f"{problem.object_id} {problem.path}: {code}{problem.why}"
+
+
 def _verified(objects: int, size: int, problems: Sequence[Problem], warnings: Sequence[Problem]) -> str:
-    lines = [
-        f"{each.object_id} {each.path}: {each.code}{' ' if each.code else ''}{each.why}"
-        for each in (*warnings, *problems)
-    ]
+    lines = [_problem_line(each) for each in (*warnings, *problems)]
     if not problems:
         return "\n".join([*lines, f"{plural(objects, 'object')}, {size:,} bytes: no problems found"])
     return "\n".join([*lines, f"{plural(len(problems), 'problem')} in {plural(objects, 'object')}, {size:,} bytes"])
 
 
-COMMANDS = (profiles, objects, show_object, export, verify)
+def _imported(found: Sequence[ImportedObject], *, dry_run: bool) -> str:
+    lines = []
+    for each in found:
+        if each.problems:
+            lines += [_problem_line(problem) for problem in each.problems]
+            lines.append(f"{each.id}: refused")
+            continue
+        done = f"{plural(each.stored, 'version')} stored" if each.stored else "already imported"
+        lines.append(f"{each.id}: {each.ark}, {plural(each.versions, 'version')}" + ("" if dry_run else f", {done}"))
+    refused = sum(bool(each.problems) for each in found)
+    verb = "can be imported" if dry_run else "imported"
+    lines.append(f"{plural(len(found) - refused, 'object')} {verb}" + (f", {refused:,} refused" if refused else ""))
+    return "\n".join(lines)
+
+
+COMMANDS = (profiles, objects, show_object, export, verify, import_objects)

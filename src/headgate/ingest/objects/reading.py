@@ -20,7 +20,7 @@ def storage_of(context: Context, ark: str) -> Storage:
     """Return the storage of an object, by the profile of its newest version. UnknownName when it is not known."""
     newest = context.inventory.versions(ark)[-1]
     try:
-        profile = context.profile_of(newest.batch)
+        profile = context.profile_of(newest.batch) if newest.batch else None
     except BadProfiles:
         profile = None
     # What a batch started with is forgotten when it is cleaned up.

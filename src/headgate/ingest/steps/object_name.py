@@ -35,9 +35,15 @@ def name_object(
     identifiers = Identifiers(chosen, local)
     if identifiers != job.identifiers:
         context.queue.change(job, identifiers=identifiers)
-    if profile.minter.kind != "local":
-        _client(context, profile).register(parse_object(chosen), _record(profile, describe(chosen), chosen, local))
+    if profile.minter.kind != "local":  # Describing an object takes a look at the storage.
+        register(context, profile, chosen, local, describe(chosen))
     return identifiers
+
+
+def register(context: Context, profile: Profile, ark: str, local: Sequence[str], description: Description) -> None:
+    """Make an object's name known at EZID, if the profile says so. Sent twice, it is as if sent once."""
+    if profile.minter.kind != "local":
+        _client(context, profile).register(parse_object(ark), _record(profile, description, ark, local))
 
 
 def _demanded(job: IngestJob, said: Identifiers) -> str:

@@ -101,6 +101,7 @@ class Problem:
 
     @property
     def is_warning(self) -> bool:
+        """Whether OCFL only advises against it."""
         return self.code.startswith("W")
 
 
