@@ -272,6 +272,7 @@ def _ingest_jobs(tour: Tour, gate: Gate) -> None:
         taken = gate.queue.acquire_job(state)
         assert taken is not None
         gate.queue.fire(taken, event, "the file cannot be fetched" if event == "fail" else "")
+    tour.ask("GET /ingest-jobs/{jid}/explanation", jid=jid)
     tour.ask("POST /ingest-jobs/{jid}/refresh", jid=jid)
     gate.queue.act(jid, "resume", reason="again", by="ann")
 
@@ -281,7 +282,7 @@ def _queue(tour: Tour, gate: Gate) -> None:
     tour.ask("PUT /holds/{profile}", {"reason": "the storage is full"}, profile="maps")
     tour.ask("GET /holds")
     tour.ask("DELETE /holds/{profile}", profile="maps")
-    for each in ("counts", "reportable", "faults"):
+    for each in ("counts", "reportable", "faults", "summary", "metrics", "foreign"):
         tour.ask(f"GET /queue/{each}")
     for path in ("/profiles", "/profiles/{name}"):
         tour.ask(f"GET {path}", name="maps")

@@ -155,6 +155,7 @@ EFFECTS: dict[Also, tuple[str, Callable[[QueueOutcome[Any]], bool]]] = {
     Also.COUNT_CRASH: ("reap", lambda outcome: outcome.result.crashes == 1),
     Also.DROP_ENTRY: ("clean", lambda outcome: not find(outcome, ChangeItem).queued),
     Also.DROP_ALL: ("delete", lambda outcome: find(outcome, RemoveItem) is not None),
+    Also.DROP_OBJECT_LOCKS: ("force-fail", lambda outcome: find(outcome, ChangeItem).forces),
 }  # fmt: skip
 SOURCES = {"resume": "failed", "clean": "completed", "delete": "failed"}
 
@@ -163,13 +164,14 @@ SOURCES = {"resume": "failed", "clean": "completed", "delete": "failed"}
 def test_an_effect_happens_where_its_row_names_it_and_nowhere_else(effect: Also) -> None:
     event, happened = EFFECTS[effect]
     source = SOURCES.get(event, "downloading")
-    row = RULES.rows(JOB.id, source, event)[0]
+    rules = next(each for each in (RULES, QUEUE_RULES["mrt-zk"]) if event in {row.event for row in each.job.rows})
+    row = rules.rows(JOB.id, source, event)[0]
     assert effect in row.also
-    item = item_for(RULES.job, row)
-    assert happened(fire_row(RULES, row, item))
+    item = item_for(rules.job, row)
+    assert happened(fire_row(rules, row, item))
     without = replace(row, also=row.also & ~effect)
-    rows = tuple(without if each == row else each for each in RULES.job.rows)
-    assert not happened(fire_row(QueueRules(RULES.batch, replace(RULES.job, rows=rows)), without, item))
+    rows = tuple(without if each == row else each for each in rules.job.rows)
+    assert not happened(fire_row(QueueRules(rules.batch, replace(rules.job, rows=rows)), without, item))
 
 
 def test_every_effect_and_guard_of_the_tables_has_a_case() -> None:

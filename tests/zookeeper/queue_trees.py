@@ -96,6 +96,7 @@ MERRITT_STATES = (
 MERRITT_EMPTY: Tree = {
     "/batches": None, "/batch-uuids": None, "/jobs": None, "/jobs/states": None,
     "/locks": None, "/locks/queue": None, "/locks/collections": None,
+    "/locks/storage": None, "/locks/inventory": None, "/locks/localid": None,
     **{f"/jobs/states/{state}": None for state in MERRITT_STATES},
 }  # fmt: skip
 UUID = "bid-11111111-2222-3333-4444-555555555555"

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from headgate.core.errors import BadValue, ItemLost, NotOwner, QueueRefused, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.queue.model import PENDING, Batch, Folder, Hold, IngestJob
+from headgate.core.queue.summary import CollectionSummary
 from headgate.operations.arguments import (
     USUAL,
     After,
@@ -205,6 +206,26 @@ def await_work(
     wait: Annotated[float, About("Seconds to wait.", ge=0, le=60)] = 0,
 ) -> None:
     """Return when there may be an item to take in one of these states, or after `wait` seconds."""
+
+
+@declared.get("/ingest-jobs/{jid}/explanation", "read", answer="A sentence for each reason.", errors=(UnknownName,))
+def explain(jid: str) -> Page[str]:
+    """Explain why nobody works on an ingest job; nothing if it can be taken now."""
+
+
+@declared.get("/queue/summary", "read", answer="By collection and batch.", whole=True, cursor="batch")
+def summary(after: After = None, limit: Limit = USUAL) -> Page[CollectionSummary]:
+    """List the batches of each collection with their jobs and bytes."""
+
+
+@declared.get("/queue/metrics", "read", answer="By the names of Merritt's admin tool.")
+def metrics() -> dict[str, float]:
+    """Count jobs, batches and gigabytes in process."""
+
+
+@declared.get("/queue/foreign", "read", answer="By place and status.")
+def foreign() -> dict[str, dict[str, int]]:
+    """Count what other programs keep beside the queue."""
 
 
 @declared.get("/queue/faults", "read", answer="Each fault with its repair.")

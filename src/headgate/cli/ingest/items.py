@@ -12,7 +12,17 @@ import click
 from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.output import ago, pairs, table
 from headgate.core.errors import UnknownName
-from headgate.core.queue.model import DELETE_EVENT, HELD, Batch, Hold, IngestJob, Item, for_readers, is_batch
+from headgate.core.queue.model import (
+    DELETE_EVENT,
+    FORCE_FAIL_EVENT,
+    HELD,
+    Batch,
+    Hold,
+    IngestJob,
+    Item,
+    for_readers,
+    is_batch,
+)
 from headgate.core.tables.machine import By, Machine
 from headgate.core.values.wire import plain
 
@@ -29,6 +39,8 @@ class Way(NamedTuple):
 
 
 NOUNS = {"bid": "batch", "jid": "ingest job"}
+#: Events that need a reason.
+REASONED = (DELETE_EVENT, FORCE_FAIL_EVENT)
 #: Distance within which a similar id is suggested.
 NEAR = 500
 
@@ -188,7 +200,7 @@ def possible(console: Console, item: Item, way: Way) -> str:
     if not rows:
         return ""
     lines = [
-        "  " + console.command("ingest", event, item.id, *(("--reason", "why") if event == DELETE_EVENT else ()))
+        "  " + console.command("ingest", event, item.id, *(("--reason", "why") if event in REASONED else ()))
         for event in rows
     ]
     return "\n\npossible from here:\n" + "\n".join([*_before_release(console, way.hold), *lines])

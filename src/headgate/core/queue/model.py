@@ -25,6 +25,8 @@ MESSAGE_LENGTH = 1000
 SUBMIT_EVENT, CREATE_EVENT, HOLD_EVENT, FAIL_EVENT, FINISH_EVENT = "submit", "create", "hold", "fail", "finish"
 RELEASE_EVENT, RESUME_EVENT, DELETE_EVENT, UPDATE_REPORT_EVENT = "release", "resume", "delete", "update-report"
 REPORT_EVENT, CLEAN_EVENT = "report", "clean"
+#: An operator takes a job from a consumer that hangs (spelling mrt-zk alone).
+FORCE_FAIL_EVENT = "force-fail"
 #: The event of an item whose consumer died.
 REAP_EVENT = "reap"
 #: What the history records besides the tables' events: of holds, of ingest jobs, of repairs.
@@ -46,6 +48,8 @@ FIXED_KEYS = (
 )  # fmt: skip
 #: Digits in an id, on every store.
 _ID = re.compile("(bid|jid)[0-9]{10}")
+#: The key of a job's configuration that names the owner of its object, once a step has looked it up in the profile.
+OBJECT_OWNER = "object_owner"
 #: How many workers may die on an item in one state, where neither settings nor profile say otherwise.
 DEFAULT_MAX_CRASHES = 3
 #: The key of a job's configuration that says so; the profile's value, at the time that the job was made.

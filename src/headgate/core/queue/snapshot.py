@@ -79,6 +79,8 @@ class ChangeItem:
     frees: bool
     #: Whether a job stays in the queue.
     queued: bool = True
+    #: Whether all locks of its object go, also those that others have.
+    forces: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def act(snapshot: QueueSnapshot, item_id: str, event: str, by: By, reason: str, 
     """An operator's or a daemon's event, as the table's row says. The result is the item as it is then, or last was."""
     item = _found(snapshot, item_id)
     rows = snapshot.rules.rows_for(item_id, item.state, event, by)
-    if snapshot.taken:
+    if snapshot.taken and not all(row.also.has(Also.DROP_OWNER) for row in rows):
         raise QueueRefused(item_id, event, f"{item.worker} is processing it")
     return _transition(snapshot, item, choose(rows, snapshot), reason, who)
 
@@ -258,7 +258,8 @@ def _transition(
     else:
         frees = row.also.has(Also.DROP_OWNER) or not snapshot.taken
         after = _changed(changes, _moved(snapshot, row, item, message, frees=frees), snapshot.stamp)
-        made.append(ChangeItem(item, after, frees, queued=not row.also.has(Also.DROP_ENTRY)))
+        forces, queued = row.also.has(Also.DROP_OBJECT_LOCKS), not row.also.has(Also.DROP_ENTRY)
+        made.append(ChangeItem(item, after, frees, queued=queued, forces=forces))
     if isinstance(item, IngestJob):
         before, there = folder_of(row.source), None if removed else folder_of(row.target)
         if before is not there:

@@ -47,6 +47,7 @@ class Also(Flag):
     COUNT_RETRY = auto()
     DROP_ENTRY = auto()
     DROP_ALL = auto()
+    DROP_OBJECT_LOCKS = auto()
 
     def has(self, others: Also) -> bool:
         """Whether any of these effects is among them. (`in` and `&` of a Flag take ten times as long.)"""

@@ -144,6 +144,10 @@ _BATCH_ROWS = (
     *(row for state in ("pending", "reporting", "update-reporting") for row in _reaped(state)),
 )  # fmt: skip
 
+#: The states of ingest jobs in which a consumer may hang.
+_STEPS = ("pending", "estimating", "provisioning", "downloading", "processing", "storing", "recording", "notify")
+_FORCED = A.DROP_OWNER | A.DROP_OBJECT_LOCKS | A.TELL_HISTORY
+
 #: Ingest jobs of the queue.
 _INGEST_JOB_ROWS = (
     # from            event      to              by           also                                           meaning
@@ -178,6 +182,7 @@ _INGEST_JOB_ROWS = (
     *(row for state in ("pending", "estimating", "provisioning", "downloading", "processing") for row in _reaped(state)),
     *_reaped("storing", only="mrt-zk"),
     *(row for state in ("recording", "notify") for row in _reaped(state)),
+    *(T(state, "force-fail", "failed", By.OPERATOR, _FORCED, "An operator took it from its consumer; the locks of its object are removed.", only="mrt-zk") for state in _STEPS),
 )  # fmt: skip
 
 BATCH = Machine("batch", "new", spelt("design", _BATCH_ROWS))

@@ -16,6 +16,7 @@ from headgate.core.faults import Fault
 from headgate.core.queue.model import (
     ALL,
     DELETE_EVENT,
+    FORCE_FAIL_EVENT,
     MAX_CRASHES,
     PENDING,
     Batch,
@@ -42,7 +43,7 @@ from headgate.telemetry import event as log
 
 handlers = Handlers(queue.declared)
 #: A person's events that take more than an operator's scope.
-FORCED = (DELETE_EVENT,)
+FORCED = (DELETE_EVENT, FORCE_FAIL_EVENT)
 #: So many items of a state are looked at.
 LOOK = 100
 

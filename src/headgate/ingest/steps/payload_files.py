@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from headgate.core.errors import ServiceUnavailable
-from headgate.core.queue.model import IngestJob, later_priority
+from headgate.core.queue.model import OBJECT_OWNER, IngestJob, later_priority
 from headgate.core.values.plurals import plural
 from headgate.core.values.redaction import redact
 from headgate.ingest.context import Context, stop_of
@@ -65,7 +65,9 @@ def job_downloading(context: Context, job: IngestJob, hold: ItemHold) -> Outcome
     size = sum(each.size for each in found.values())
     priority = measured_priority(job.priority, job.space_needed, size, profile.limits.large_size)
     message = f"{size:,} bytes in {plural(len(found), 'file')}"
-    return Done(message, priority=priority, space_needed=size, configuration={"failed_files": []})
+    return Done(
+        message, priority=priority, space_needed=size, configuration={"failed_files": [], OBJECT_OWNER: profile.owner}
+    )
 
 
 def _listed(failed: Sequence[FailedDownload]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from headgate.core.errors import BadPayload, BadValue, Invalid
-from headgate.core.queue.model import Identifiers, IngestJob
+from headgate.core.queue.model import OBJECT_OWNER, Identifiers, IngestJob
 from headgate.ingest.context import Context, stop_of
 from headgate.ingest.formats import descriptions as describe
 from headgate.ingest.formats.descriptions import Description
@@ -34,7 +34,7 @@ from headgate.ingest.steps.system_files import (
 )
 from headgate.ingest.storage.port import NewFile, ObjectChange
 from headgate.service.leases.renewal import ItemHold
-from headgate.service.queue.outcomes import Done, Failed, Outcome
+from headgate.service.queue.outcomes import Done, Failed, NotNow, Outcome
 
 T = TypeVar("T")
 
@@ -85,6 +85,10 @@ class GatheredObject:
 def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     """Read what the files say, fix the name, add the system files; and store, unless that is a step of its own."""
     profile = context.profile(job)
+    if stores_later(context.queue) and job.configuration.get(OBJECT_OWNER) != profile.owner:
+        # Its local ids are locked by the owner's name, when it is taken.
+        context.queue.change(job, configuration={OBJECT_OWNER: profile.owner})
+        return NotNow("it is taken again with its local ids locked")
     gathered = _gathered(context, job, profile, hold)
     if isinstance(gathered, Failed):
         return gathered

@@ -247,6 +247,14 @@ class NarrowedQueue(_Narrowed):
         self.batch(batch_id)
         return self._store.job_ids(batch_id, folder)
 
+    def object_blockers(self, job_id: str) -> Sequence[str]:
+        self.job(job_id)
+        return self._store.object_blockers(job_id)
+
+    def foreign(self) -> Mapping[str, Mapping[str, int]]:
+        """Nothing: it belongs to no profile that may be seen."""
+        return {}
+
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """Return how many are in each state, of as many as are counted."""
         return {

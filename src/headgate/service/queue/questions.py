@@ -9,15 +9,19 @@ from operator import attrgetter
 from headgate.core.faults import Fault
 from headgate.core.filters import BatchFilter, JobFilter
 from headgate.core.queue.model import (
+    ALL,
+    HOLD_EVENT,
     Batch,
     Folder,
     IngestJob,
     Item,
     check_item_id,
     has_ended,
+    has_row,
     is_batch,
     work_states,
 )
+from headgate.core.queue.summary import CollectionSummary, merritt_metrics, summarized
 from headgate.core.tables.machine import Machine
 from headgate.core.values.names import check_name
 from headgate.core.values.words import check_word
@@ -113,6 +117,33 @@ class QueueReader:
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """Count batches and ingest jobs by state."""
         return self._store.counts()
+
+    def explain(self, job: str) -> Sequence[str]:
+        """Return why nobody works on an ingest job, a sentence for each reason; none if it can be taken now."""
+        found = self._store.job(check_item_id(job))
+        table, holds = self._store.job_table, {hold.profile: hold for hold in self._store.holds()}
+        why = []
+        if found.state not in work_states(table):
+            why.append(f"it is {found.state}: {found.message}")
+        if ALL in holds:
+            why.append(f"the queue is paused by {holds[ALL].who or 'another program'}: {holds[ALL].reason}")
+        if found.profile in holds and has_row(table, found.state, HOLD_EVENT):
+            why.append(holds[found.profile].in_words)
+        if found.worker:
+            why.append(f"{found.worker} has taken it")
+        return [*why, *self._store.object_blockers(found.id)]
+
+    def summary(self) -> Sequence[CollectionSummary]:
+        """List the batches of each collection with their unfinished, failed and completed jobs, and their bytes."""
+        return summarized(self._store.batches(BatchFilter()), self._store.jobs(JobFilter()))
+
+    def metrics(self) -> Mapping[str, float]:
+        """Count jobs, batches and gigabytes, by the names of Merritt's admin tool."""
+        return merritt_metrics(self._store.batches(BatchFilter()), self._store.jobs(JobFilter()), self._store.foreign())
+
+    def foreign(self) -> Mapping[str, Mapping[str, int]]:
+        """Count what other programs keep beside the queue, by its place and status. It is left alone."""
+        return self._store.foreign()
 
     def faults(self) -> Sequence[Fault]:
         """List damage to the queue, each fault with what a repair does. Changes nothing."""

@@ -128,6 +128,12 @@ class QueueStore(Protocol):
     def daemons(self) -> Sequence[Daemon]:
         """The daemons whose lease has not run out, by id."""
 
+    def object_blockers(self, job_id: str) -> Sequence[str]:
+        """Locks of its object that keep a job from being taken, each with its holder: beside Merritt. UnknownName."""
+
+    def foreign(self) -> Mapping[str, Mapping[str, int]]:
+        """What other programs keep beside the queue: how many, by place and status. Nothing, but beside Merritt."""
+
     def faults(self) -> Sequence[Fault]:
         """What should not be, each with what a repair would do. Writes nothing."""
 

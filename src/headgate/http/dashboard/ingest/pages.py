@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from headgate.core.errors import UnknownName
 from headgate.core.inventory import Message
 from headgate.core.queue.model import FAILED, Item
-from headgate.core.tables.machine import By, Machine
+from headgate.core.tables.machine import Also, By, Machine
 from headgate.core.values.wire import plain
 from headgate.gate import Gate
 from headgate.http.access.auth import Reader, TheGate
@@ -77,7 +77,8 @@ def lanes(
 ) -> Iterator[StateLane]:
     """The states of a table: what failed, what else waits for a person, then the others in the order of the way."""
     counted = counts.get(machine.name, {})
-    stuck = {row.source for row in machine.rows if row.by is By.OPERATOR}
+    # Where a person may only take an item from its consumer, it does not wait for one.
+    stuck = {row.source for row in machine.rows if row.by is By.OPERATOR and Also.DROP_OWNER not in row.also}
     kept = [
         state
         for state in machine.states

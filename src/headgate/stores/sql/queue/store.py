@@ -224,6 +224,13 @@ class SqlQueue:
 
         return self._database.read(work)
 
+    def object_blockers(self, job_id: str) -> Sequence[str]:
+        self.job(job_id)
+        return ()
+
+    def foreign(self) -> Mapping[str, Mapping[str, int]]:
+        return {}
+
     def faults(self) -> Sequence[Fault]:
         from headgate.stores.sql.queue.faults import faults
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from headgate.calls.actor import log_override
@@ -25,6 +25,7 @@ from headgate.stores.zookeeper.ensemble.multi import Op
 from headgate.stores.zookeeper.ensemble.session import ZkSession, ZkSessions
 from headgate.stores.zookeeper.guarded import ChangePlan
 from headgate.stores.zookeeper.queue.commits import Commits
+from headgate.stores.zookeeper.queue.object_locks import ObjectLocks
 from headgate.stores.zookeeper.queue.records import BESIDE, ItemNodes, crash_note, taking_note
 from headgate.stores.zookeeper.queue.removing import Removing
 from headgate.stores.zookeeper.queue.reports import StatusReports
@@ -43,6 +44,7 @@ class ChangeOps:
     _commits: Commits
     _reports: StatusReports
     _removing: Removing
+    objects: ObjectLocks
 
     def plan(
         self, loaded: LoadedItem, outcome: QueueOutcome[T], session: ZkSession | None = None, *, careful: bool = False
@@ -106,7 +108,9 @@ class ChangeOps:
     def _change(self, record: ItemNodes, change: ChangeItem) -> list[Op]:
         new = change.after
         ops = [Op("set", self._tree.status(new.id), self._tree.status_of(new), record.version)]
-        ops += self.free(record, new) if change.frees else self.note(record, taking_note(new))
+        if change.forces:
+            return [*ops, *self._forced(record, new)]
+        ops += self.free(record, new) if change.frees else self.note(record, taking_note(new, record.locks))
         if isinstance(new, IngestJob):
             return [*ops, *self._job_parts(record, new), *self._entry(record, new, queued=change.queued)]
         ops += self._report(record, new.report)
@@ -114,6 +118,12 @@ class ChangeOps:
         if change.before.state == rules.submit.target and new.state in rules.with_jobs:
             ops += [Op("make", path, data) for path, data in self.missing_folders(record)]
         return ops
+
+    def _forced(self, record: ItemNodes, new: Item) -> list[Op]:
+        """An operator takes a job from its consumer, with all locks of its object, also those of other programs."""
+        assert isinstance(new, IngestJob)  # noqa: S101 - only the jobs' table has such a row
+        ops = self.free(replace(record, locks=()), new)
+        return [*ops, *self.objects.force(record.item), *self._entry(record, new, queued=True)]
 
     def _edit(self, record: ItemNodes, change: EditItem) -> list[Op]:
         """By its consumer, which keeps it with the same token; or by an operator, taken or not."""
@@ -124,15 +134,19 @@ class ChangeOps:
             return [*ops, *self._report(record, new.report)]
         return [*ops, *self._job_parts(record, new), *self._entry(record, new, queued=True)]
 
-    def free(self, record: ItemNodes, new: Item) -> list[Op]:
-        """Nobody has it any more; what is known of workers that died on it stays."""
-        item_id, note = record.item.id, crash_note(new)
+    def free(self, record: ItemNodes, new: Item, *, inherited: bool = False) -> list[Op]:
+        """Nobody has it any more; what is known of workers that died on it stays.
+
+        `inherited`: what it has locked waits for its next owner, as it does when its owner died.
+        """
+        inherited = inherited or (record.died is not None and new.state == record.item.state)
+        item_id, note = record.item.id, crash_note(new, record.locks if inherited else ())
         ops = [] if record.lock is None and record.remains is None else [Op("remove", self._tree.lock(item_id))]
         if record.remains is not None:  # Its owner may renew it at this moment.
             ops.append(Op("remove", self._tree.owner(item_id), version=record.remains))
         elif record.owned:
             ops.append(Op("remove", self._tree.owner(item_id)))
-        return [*ops, *self.note(record, note)]
+        return [*ops, *([] if inherited else self.objects.release(record.locks)), *self.note(record, note)]
 
     def note(self, record: ItemNodes, note: Mapping[str, Any]) -> list[Op]:
         """Who took it last, or how many died on it; nothing: the node goes."""

@@ -20,6 +20,7 @@ from headgate.stores.zookeeper.ensemble.session import ZkSessions, windows
 from headgate.stores.zookeeper.guarded import ChangePlan
 from headgate.stores.zookeeper.locks.faults import MISSING_NODE, missing_nodes
 from headgate.stores.zookeeper.queue.commits import Commits
+from headgate.stores.zookeeper.queue.object_locks import ObjectLocks
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
 from headgate.stores.zookeeper.queue.records import BESIDE, ItemNodes, answers_of, read_item
 from headgate.stores.zookeeper.queue.removing import Removing
@@ -49,6 +50,8 @@ class Places:
     refs: dict[str, list[str]] = field(default_factory=dict)
     #: Entries that no consumer can read, since their priority is not one.
     odd: dict[str, list[str]] = field(default_factory=dict)
+    #: Locks that jobs which have not ended may need for their objects.
+    objects: set[str] = field(default_factory=set)
     strays: list[str] = field(default_factory=list)
 
 
@@ -61,6 +64,7 @@ class Faults:
     _questions: ItemQuestions
     _commits: Commits
     _removing: Removing
+    _objects: ObjectLocks
 
     def find(self) -> list[Fault]:
         """All damage. What only looked damaged while it was being changed is left out."""
@@ -104,10 +108,24 @@ class Faults:
         for portion in windows(jobs, 60):
             yield from (found for each in self._read(portion) for found in self._job(*each, places, known))
         yield from self._without_job(places, set(jobs))
+        yield from self._object_locks(set(jobs), places.objects)
         strays = [*places.strays, *(path for paths in places.odd.values() for path in paths)]
         for path in (*strays, *self._left_beside(known | set(jobs))):
             ops = [Op("remove", each) for each in self._removing.whole(path)]
             yield Finding(Fault("stray-node", path, "it belongs to no batch or job", "remove it"), ops)
+
+    def _object_locks(self, jobs: set[str], needed: set[str]) -> Iterator[Finding]:
+        """Locks of objects whose job is gone, which would keep their objects from ever being worked on."""
+        for each in self._objects.every():
+            lasts = each.stat is not None and not each.stat.ephemeralOwner
+            if each.job in jobs or (each.stat is None and not each.noted):
+                continue
+            if each.noted:
+                what = f"its job {each.job or '(unknown)'} is gone"
+                yield Finding(Fault("object-lock", each.path, what, "remove the lock"), each.removal())
+            elif lasts and each.name not in needed:
+                what = "another program holds it without a session, and no job that has not ended needs it"
+                yield Finding(Fault("object-lock", each.path, what))
 
     def _left_beside(self, known: set[str]) -> Iterator[str]:
         """Our own nodes about batches and jobs that another program has removed."""
@@ -183,6 +201,8 @@ class Faults:
         if isinstance(seen, str):
             yield _unreadable(job_id, seen)
             return
+        if folder_of(seen.job.state) is Folder.PROCESSING:
+            places.objects.update(self._tree.all_object_locks(seen.job))
         yield from self._dead_lock(seen)
         entries = places.entries.get(job_id, [])
         if 0 <= seen.job.priority <= HIGHEST_NUMBER:

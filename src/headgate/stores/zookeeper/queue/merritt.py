@@ -8,7 +8,19 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from headgate.core.queue.model import ALL, HELD, Batch, Folder, Identifiers, Submission
+from headgate.core.queue.model import (
+    ALL,
+    HELD,
+    OBJECT_OWNER,
+    PROCESSING,
+    RECORDING,
+    STORING,
+    Batch,
+    Folder,
+    Identifiers,
+    IngestJob,
+    Submission,
+)
 from headgate.core.queue.rules import MERRITT
 from headgate.core.tables.machine import Machine
 from headgate.stores.zookeeper.queue.tree import (
@@ -40,6 +52,8 @@ _ALIKE = ("submitter", "note", "notification")
 _TYPES = {"object_manifest": "manifest"}
 #: Nodes of a job that hold what its configuration has as one key each.
 METADATA, STORE, INVENTORY = "metadata", "store", "inventory"
+#: Locks of objects: of a local id, and of the object by the state in which it is needed.
+_LOCAL_ID, _OBJECT_LOCKS = "localid", {STORING: "storage", RECORDING: "inventory"}
 #: What has the node of a lock in place of what a path cannot hold.
 _NOT_IN_NAMES = re.compile(":?/")
 
@@ -59,10 +73,11 @@ class MerrittTree(QueueTree):
         super().__init__(chroot, options)
         self._locks = f"{chroot}/locks"
         self._uuids = f"{chroot}/batch-uuids"
+        self.object_folders = tuple(f"{self._locks}/{kind}" for kind in (_LOCAL_ID, *_OBJECT_LOCKS.values()))
 
     @property
     def _hold_folders(self) -> tuple[str, ...]:
-        return (self._uuids, self._locks, *self.hold_folders)
+        return (self._uuids, self._locks, *self.hold_folders, *self.object_folders, self.object_notes)
 
     @property
     def hold_folders(self) -> tuple[str, ...]:
@@ -76,6 +91,29 @@ class MerrittTree(QueueTree):
     def held_profiles(self, names: Mapping[str, list[str]]) -> list[str]:
         queue, collections = self.hold_folders
         return [*([ALL] if "ingest" in names[queue] else []), *names[collections]]
+
+    def object_locks(self, job: IngestJob) -> tuple[str, ...]:
+        if job.state == PROCESSING:
+            return () if job.identifiers.primary else self._local_ids(job)
+        return tuple(each for each in self._of_object(job) if each.startswith(f"{_OBJECT_LOCKS.get(job.state)}/"))
+
+    def all_object_locks(self, job: IngestJob) -> tuple[str, ...]:
+        return (*self._local_ids(job), *self._of_object(job))
+
+    def outlives_sessions(self, lock: str) -> bool:
+        # Merritt's services keep an object locked for storage when their session is lost.
+        return lock.startswith(f"{_OBJECT_LOCKS[STORING]}/")
+
+    @staticmethod
+    def _local_ids(job: IngestJob) -> tuple[str, ...]:
+        owner = job.configuration.get(OBJECT_OWNER)
+        names = [lock_name(f"{local}_{owner}") for local in job.identifiers.local] if owner else []
+        return tuple(sorted(f"{_LOCAL_ID}/{name}" for name in names if name.isprintable()))
+
+    @staticmethod
+    def _of_object(job: IngestJob) -> tuple[str, ...]:
+        name = lock_name(job.identifiers.primary)
+        return tuple(f"{kind}/{name}" for kind in _OBJECT_LOCKS.values()) if name and name.isprintable() else ()
 
     def uuid(self, submission: Mapping[str, Any]) -> str | None:
         name = submission.get("batchID")

@@ -18,7 +18,7 @@ from headgate.stores.zookeeper.ensemble.clock import Clock
 from headgate.stores.zookeeper.ensemble.session import ZkSession, ZkSessions, windows
 from headgate.stores.zookeeper.queue.records import ItemNodes, answers_of, as_cleaned, judged, read_item
 from headgate.stores.zookeeper.queue.reports import StatusReports
-from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode, is_item, read_entry
+from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode, is_item, is_numbered, read_entry
 from headgate.telemetry import event
 
 #: Items that are read in one trip.
@@ -229,6 +229,26 @@ class ItemQuestions:
             ids = sorted(job for state in states for _, job in self.entries(state))
         old = (each.item.id for each in self.records(ids) if each.item.state in states and each.item.since <= until)
         return _first(old, limit)
+
+    def foreign(self) -> dict[str, dict[str, int]]:
+        """What other programs keep beside the queue: the children of each of their folders, by their status."""
+        found: dict[str, dict[str, int]] = {}
+        for root in self._tree.foreign:
+            top = self._tree.foreign_path(root)
+            for folder in (top, *(f"{top}/{name}" for name in self.names(top) if not is_numbered(name))):
+                items = [f"{folder}/{name}" for name in self.names(folder) if is_numbered(name)]
+                if items or folder != top:
+                    found[f"{root}{folder.removeprefix(top)}"] = dict(Counter(self._words(items)))
+        return found
+
+    def _words(self, items: Sequence[str]) -> Iterator[str]:
+        for portion in windows(items):
+            for answer in self._sessions.base.ask(*(read(f"{each}/status") for each in portion)):
+                try:
+                    content = {} if isinstance(answer, Exception) else decode(answer[0], "status")
+                except Unreadable:
+                    content = {}
+                yield str(content.get("status") or "unknown")
 
     # ------------------------------------------------------------------ holds
 

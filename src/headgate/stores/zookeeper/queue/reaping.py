@@ -62,9 +62,13 @@ class Reaping:
         Its status is written again, so that the token is stale for good.
         """
         status = Op("set", self._tree.status(record.item.id), record.status, record.version)
-        note = {**taking_note(record.item), "token": record.item.token + 1, "was": record.item.token}
+        note = {**taking_note(record.item, record.locks), "token": record.item.token + 1, "was": record.item.token}
         gone = replace(record.item, crashes=0)  # Its note is the last one.
-        ops = [status, *self._ops.free(replace(record, noted=False), gone), *self._ops.note(record, note)]
+        ops = [
+            status,
+            *self._ops.free(replace(record, noted=False, locks=()), gone, inherited=True),
+            *self._ops.note(record, note),
+        ]
         try:
             results = session.change(multi(ops))[0]
         except Interrupted as error:

@@ -50,6 +50,8 @@ class ItemNodes:
     noted: bool = False
     #: Who took it and died, which nobody has noticed yet, and by which token.
     died: tuple[str, int] | None = None
+    #: Locks of its object that its owner has.
+    locks: tuple[str, ...] = ()
     #: What a job's documents hold, and what is known of the item under our own root.
     documents: Documents = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +109,7 @@ def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> ItemNodes 
         job, status[0], version, _session(lock), not isinstance(owner, Exception), mark,
         dict(zip(names, map(_version, answers[3:]), strict=False)),
         noted=not isinstance(taking, Exception),
-        died=_died(lock, taking, version + tree.token_base), documents=documents, own=own,
+        died=_died(lock, taking, version + tree.token_base), documents=documents, own=own, locks=_locks(taking),
     )  # fmt: skip
 
 
@@ -244,14 +246,21 @@ def _owner(lock: Any, owner: Any) -> tuple[str, float | None, str, str]:
     return _read_owner(decode(owner[0], "owner"))
 
 
-def taking_note(item: Item) -> dict[str, Any]:
-    """What is kept of a taking beyond the life of its session: who it is, and by which token."""
-    return {"worker": item.worker, "token": item.token, **crash_note(item)}
+def taking_note(item: Item, locks: Sequence[str] = ()) -> dict[str, Any]:
+    """What is kept of a taking beyond the life of its session: who it is, by which token, and what it has locked."""
+    return {"worker": item.worker, "token": item.token, **crash_note(item, locks)}
 
 
-def crash_note(item: Item) -> dict[str, Any]:
-    """What is kept of the workers that died on an item; empty: none did."""
-    return {"crashes": item.crashes, "state": item.former or item.state} if item.crashes else {}
+def crash_note(item: Item, locks: Sequence[str] = ()) -> dict[str, Any]:
+    """What is kept of the workers that died on an item, and of what they had locked; empty: none did."""
+    crashes = {"crashes": item.crashes, "state": item.former or item.state} if item.crashes else {}
+    return {**crashes, **({"locks": list(locks)} if locks else {})}
+
+
+def _locks(taking: Any) -> tuple[str, ...]:
+    if isinstance(taking, Exception):
+        return ()
+    return tuple(map(str, decode(taking[0], "taking").get("locks") or ()))
 
 
 def _crashes(tree: QueueTree, item_id: str, taking: Any, state: str) -> tuple[int, str]:

@@ -40,6 +40,7 @@ from headgate.stores.zookeeper.queue.faults import Faults
 from headgate.stores.zookeeper.queue.leases import ItemLeases
 from headgate.stores.zookeeper.queue.lists import ItemListening, ListListening, Wakes
 from headgate.stores.zookeeper.queue.making import Making
+from headgate.stores.zookeeper.queue.object_locks import ObjectLocks
 from headgate.stores.zookeeper.queue.questions import ItemQuestions, ago
 from headgate.stores.zookeeper.queue.reaping import Reaping
 from headgate.stores.zookeeper.queue.removing import Removing
@@ -74,7 +75,8 @@ class ZookeeperQueue:
         self._commits = Commits(sessions, tree, address.tree, self.told)
         self._reports = StatusReports(sessions, tree)
         self._removing = Removing(sessions, tree, self._questions)
-        self._ops = ops = ChangeOps(sessions, tree, self._commits, self._reports, self._removing)
+        self._objects = ObjectLocks(sessions, tree)
+        self._ops = ops = ChangeOps(sessions, tree, self._commits, self._reports, self._removing, self._objects)
         self._snapshots = Snapshots(tree, self._questions, self._commits, self._removing, sessions.options.max_crashes)
         self._leases = ItemLeases(sessions, tree, self._questions, clock)
         self._reaping = Reaping(sessions, tree, self._questions, self._commits, ops, self._snapshots)
@@ -84,7 +86,7 @@ class ZookeeperQueue:
         sessions.endings.append(self._taking.close)
         self._making = Making(sessions, tree, self._questions, self._commits, ops, self._taking, root.number_base)
         self._daemons = Daemons(sessions, tree, clock)
-        self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing)
+        self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing, self._objects)
 
     def make_tree(self) -> None:
         """The nodes that a queue begins with, if they are not there."""
@@ -252,6 +254,12 @@ class ZookeeperQueue:
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         return self._questions.counts()
+
+    def object_blockers(self, job_id: str) -> Sequence[str]:
+        return self._objects.busy(self.job(job_id))
+
+    def foreign(self) -> Mapping[str, Mapping[str, int]]:
+        return self._questions.foreign()
 
     def faults(self) -> Sequence[Fault]:
         return self._faults.find()

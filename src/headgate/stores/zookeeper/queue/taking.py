@@ -18,12 +18,13 @@ from headgate.core.ledger.model import Asker
 from headgate.core.queue import work as queue_work
 from headgate.core.queue.model import ALL, Batch, IngestJob, Item, Place, Taken, is_batch
 from headgate.stores.zookeeper.ensemble.asking import catch_up, look, read
-from headgate.stores.zookeeper.ensemble.multi import Op, first_error, multi
+from headgate.stores.zookeeper.ensemble.multi import first_error, multi
 from headgate.stores.zookeeper.ensemble.session import Interrupted, ZkSession, ZkSessions
 from headgate.stores.zookeeper.guarded import ChangePlan, new_mark
 from headgate.stores.zookeeper.overdue import DueCalls
 from headgate.stores.zookeeper.queue.changes import ChangeOps
 from headgate.stores.zookeeper.queue.commits import Commits
+from headgate.stores.zookeeper.queue.grabs import Grab, grab, rehouse
 from headgate.stores.zookeeper.queue.leases import ItemLeases, KeptItem
 from headgate.stores.zookeeper.queue.lists import JobList, Lists, PauseWatch, Wakes
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
@@ -35,7 +36,6 @@ from headgate.stores.zookeeper.queue.records import (
     owner_content,
     read_batch,
     read_queued,
-    taking_note,
 )
 from headgate.stores.zookeeper.queue.snapshots import LoadedItem, Snapshots
 from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode
@@ -118,7 +118,7 @@ class Taking:
             free = [record for record in records if record.item.state == state and record.lock is None]
             blockers += self._blockers(wakes, records)
             for record in free:
-                if kept := self._take(session, record, asker):
+                if kept := self._take(session, record, asker, blockers):
                     return kept.batch
         if after is None:  # What stands before it was not looked at.
             self._found_nothing(wakes, changes, blockers)
@@ -147,7 +147,7 @@ class Taking:
                 each for each in records if each.item.state == state and each.lock is None and _name(each.job) in names
             ]
             blockers += self._blockers(jobs.wakes, records)
-            record, untried = self._take_one(session, free, asker)
+            record, untried = self._take_one(session, free, asker, blockers)
             jobs.put_back(_name(each.job) for each in untried)
             if record:
                 return record.job
@@ -179,7 +179,7 @@ class Taking:
                 yield new
 
     def _take_one(
-        self, session: ZkSession, free: Sequence[ItemNodes], asker: Asker
+        self, session: ZkSession, free: Sequence[ItemNodes], asker: Asker, blockers: list[str]
     ) -> tuple[ItemNodes | None, list[ItemNodes]]:
         """The first; when somebody else was quicker, any of the others, so that not all go for the same again.
 
@@ -189,7 +189,7 @@ class Taking:
         while left:
             record = left.pop(chance.below(len(left)) if tries else 0)
             tries += 1
-            if kept := self._take(session, record, asker):
+            if kept := self._take(session, record, asker, blockers):
                 self._crowded = tries > 1
                 return kept, left
             self._crowded = True
@@ -213,29 +213,23 @@ class Taking:
             found += [record] if record else []
         return paused, self._questions.judged(found, session)
 
-    def _take(self, session: ZkSession, record: ItemNodes, asker: Asker) -> ItemNodes | None:
-        """One multi: the lock, who it is, and the status as it was, whose new version is the token.
+    def _take(self, session: ZkSession, record: ItemNodes, asker: Asker, blockers: list[str]) -> ItemNodes | None:
+        """One multi, in which the new version of the status is the token. `blockers`: locks of its object go there.
 
         What a dead owner had is reaped first, and passed over when it is held for that.
         """
         if record.died is not None:
             again = self._again(record) if self._reaping.reap(record) else None
-            return self._take(session, again, asker) if again and again.died is None else None
+            return self._take(session, again, asker, blockers) if again and again.died is None else None
         item, mark, sent = record.item, new_mark(), time.monotonic()
         seen = self._snapshots.plain(record)
         taken = queue_work.take(seen, item.state, asker.worker, asker.lease, item.token + 1).result
-        if taken is None:
+        wanted = grab(self._tree, self._ops, session, record, taken, asker, mark) if taken else ()
+        if taken is None or not isinstance(wanted, Grab):
+            blockers += () if isinstance(wanted, Grab) else wanted
             return None
-        kind = "make" if asker.outlives else "keep"
-        (noted,) = self._ops.note(record, taking_note(taken))
-        ops = [
-            Op(kind, self._tree.lock(item.id), self._tree.empty),
-            Op(kind, self._tree.owner(item.id), owner_content(taken, asker.lease, mark)),
-            noted,
-            Op("set", self._tree.status(item.id), record.status, record.version),
-        ]
         keys = self._commits.key_ops(item)
-        parts = [*keys, *ops]
+        parts = [*keys, *wanted.ops]
         try:
             results = session.change(multi(parts))[0]
         except Interrupted:
@@ -244,15 +238,18 @@ class Taking:
         else:
             failed = None if isinstance(results, Exception) else first_error(results)
             check_keys(keys, None if failed is None else parts[failed])
-            if failed is not None and parts[failed] is noted and not record.noted:
+            if failed is not None and parts[failed] is wanted.noted and not record.noted:
                 # Somebody died on it, which its entry in the queue does not say.
                 again = self._again(record)
-                return self._take(session, again, asker) if again and again.noted else None
+                return self._take(session, again, asker, blockers) if again and again.noted else None
             if isinstance(results, Exception) or failed is not None:
                 return None
             self._commits.learn(results[-1].mtime)
         number = 0 if asker.outlives else session.id
-        kept = replace(record, item=taken, version=record.version + 1, lock=number, owned=True, noted=True, mark=mark)
+        kept = replace(
+            record, item=taken, version=record.version + 1, lock=number, owned=True, noted=True, mark=mark,
+            locks=wanted.locks,
+        )  # fmt: skip
         self._keep(item.id, KeptItem(kept, taken.token, session, number, asker.request_id, sent + asker.lease))
         return kept
 
@@ -453,19 +450,14 @@ class Taking:
     def _rehouse(self, taken: Taken, session: ZkSession, lease: float, kept: KeptItem) -> None:
         """Another length is another session."""
         sent = time.monotonic()
-        lock, owner, mark = self._tree.lock(taken.id), self._tree.owner(taken.id), new_mark()
+        mark = new_mark()
 
         def build() -> ChangePlan[None]:
             found = self._questions.find(taken.id)
             if found and found.mark == mark:
                 return ChangePlan([], None)
             record = self.owned(taken)
-            content = owner_content(record.item, lease, mark)
-            ops = [
-                Op("check", self._tree.status(taken.id), version=record.version),
-                Op("remove", lock), Op("keep", lock, self._tree.empty),
-                Op("remove", owner), Op("keep", owner, content),
-            ]  # fmt: skip
+            ops = rehouse(self._tree, self._ops, record, owner_content(record.item, lease, mark))
             return ChangePlan(ops, None, session=session)
 
         try:

@@ -8,6 +8,7 @@
 <chroot>/jobs/jidNNNNNNNNNN                    likewise
              /configuration  /identifiers  /status  /priority  /space_needed  /lock
              /bid  /metadata  /store  /inventory    (spelling mrt-zk)
+<chroot>/locks/localid|storage|inventory/…     somebody works on that object (spelling mrt-zk): empty
 <chroot>/jobs/states/<state>/PP-JID            the queue: empty
 <chroot>/headgate/queue                        all that is ours alone
     /batches/BID                               {"made", "request_id"}; its version guards the making of jobs; "said":
@@ -18,6 +19,8 @@
                                                it is persistent, it is renewed like a lock, and "left" like its data
     /takings/<item>                            persistent: {"worker", "token"} of the newest taking until it is
                                                reported; {"crashes", "state"} of workers that died
+    /objects/<kind>%2F<name>                   beside each lock of an object that is ours (spelling mrt-zk), made in the
+                                               same multi: {"job", "worker"}
     /arrivals/<state>/PP                       the newest job that came with that priority
     /holds/-<profile>                          {"reason", "who", "since"} (spelling design)
     /daemons/-<id>                             a daemon lives: {"worker", "steps", "lease"}; renewed at its mtime
@@ -34,13 +37,14 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from headgate.core.queue.model import FIXED_KEYS, Batch, Folder, Identifiers, Item, Submission
+from headgate.core.queue.model import FIXED_KEYS, Batch, Folder, Identifiers, IngestJob, Item, Submission
 from headgate.core.queue.rules import DESIGN, QUEUE_RULES, QueueRules
 from headgate.core.tables.machine import Machine
 from headgate.core.values.documents import read_document
 
 _ENTRY = re.compile("([0-9]{2})-(jid[0-9]{10})")
 _ITEM = re.compile("(bid|jid)[0-9]{10}")
+_NUMBERED = re.compile(".*[0-9]{10}")
 ERC = ("erc_what", "erc_who", "erc_when", "erc_where")
 #: The node of a job's settings.
 CONFIGURATION = "configuration"
@@ -222,6 +226,45 @@ class QueueTree:
         """The hold of a collection, or of the whole queue."""
         return f"{self._hold_folder}/-{quote(profile, safe='')}"
 
+    def object_locks(self, job: IngestJob) -> tuple[str, ...]:
+        """The locks of its object that a job needs in its state, each as kind and name."""
+        del job
+        return ()
+
+    def all_object_locks(self, job: IngestJob) -> tuple[str, ...]:
+        """The locks that a job's object may have in any state."""
+        del job
+        return ()
+
+    def outlives_sessions(self, lock: str) -> bool:
+        """Whether a lock of an object stays when the session of its owner ends."""
+        del lock
+        return False
+
+    #: The folders of locks of objects.
+    object_folders: tuple[str, ...] = ()
+
+    def object_lock(self, lock: str) -> str:
+        """The node of a lock of an object."""
+        return f"{self._chroot}/locks/{lock}"
+
+    @property
+    def object_notes(self) -> str:
+        """Who has locks of objects."""
+        return f"{self.own}/objects"
+
+    def object_note(self, lock: str) -> str:
+        """Who has a lock of an object."""
+        return f"{self.object_notes}/{quote(lock, safe='')}"
+
+    def noted_object(self, node: str) -> str:
+        """The lock behind a node's name."""
+        return unquote(node)
+
+    def foreign_path(self, name: str) -> str:
+        """A folder of other programs."""
+        return f"{self._chroot}/{name}"
+
     def held_profiles(self, names: Mapping[str, list[str]]) -> list[str]:
         """The collections that are held, by the children of the hold folders."""
         return [unquote(name[1:]) for name in names[self._hold_folder]]
@@ -394,6 +437,11 @@ def read_entry(name: str) -> tuple[int, str] | None:
     """Priority and job behind an entry's name; None: it is none."""
     found = _ENTRY.fullmatch(name)
     return (int(found[1]), found[2]) if found else None
+
+
+def is_numbered(name: str) -> bool:
+    """Whether a node is one of a sequence, of whatever kind."""
+    return _NUMBERED.fullmatch(name) is not None
 
 
 def is_item(name: str) -> bool:

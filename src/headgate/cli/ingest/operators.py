@@ -1,0 +1,97 @@
+"""Commands of operators that look at the whole queue, and at what keeps a job from being worked on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headgate.cli.ingest import items
+from headgate.cli.ingest.acts import act_on
+from headgate.cli.ingest.items import ItemId
+from headgate.cli.terminal.console import Console
+from headgate.cli.terminal.options import DRY_RUN, REASON, YES, common, tabular
+from headgate.cli.terminal.output import ago, table
+from headgate.core.queue.model import COMPLETED, FAILED, FORCE_FAIL_EVENT
+from headgate.core.values.wire import plain
+
+if TYPE_CHECKING:
+    from headgate.core.queue.summary import CollectionSummary
+
+#: A batch that is not done after this time is worth a look.
+OLD = timedelta(hours=24)
+
+
+@click.command("summary")
+@tabular
+def summary(console: Console) -> None:
+    """List the batches of each collection, with their jobs and bytes.
+
+    WARN: the batch has been in its state for more than 24 hours. FAIL: it failed.
+    """
+    found = console.ask(lambda gate: gate.queue.summary())
+    now = datetime.now(UTC)
+    rows = [{**plain(each), "level": _level(each, now)} for each in found]
+    console.answer_list(rows, lambda: _summary_text(found, now))
+
+
+@click.command("metrics")
+@common
+def metrics(console: Console) -> None:
+    """Count jobs, batches and gigabytes in process, by the names of Merritt's admin tool."""
+    found = console.ask(lambda gate: gate.queue.metrics())
+    console.answer(
+        plain(found), lambda: table(("METRIC", "VALUE"), [(name, str(each)) for name, each in found.items()])
+    )
+
+
+@click.command("explain")
+@click.argument("job", metavar="JID", type=ItemId("jid"))
+@common
+def explain(console: Console, job: str) -> None:
+    """Explain why nobody works on an ingest job: holds, its consumer, and the holders of locks of its object."""
+    with console.gate() as gate, items.naming_the_nearest(console, gate.queue, job):
+        found = gate.queue.explain(job)
+    console.answer({"job": job, "reasons": list(found)}, lambda: "\n".join(found) or "it can be taken now")
+
+
+@click.command("force-fail", short_help="Take jobs from consumers that hang.")
+@click.argument("ids", metavar="JID...", nargs=-1, required=True, type=ItemId("jid"))
+@REASON
+@DRY_RUN
+@YES
+@common
+def force_fail(console: Console, /, ids: Sequence[str], **how: Any) -> int:
+    """Let ingest jobs fail that a consumer of Headgate or of Merritt has, and remove the locks of their objects.
+
+    For a queue that is shared with Merritt. What the consumer reports afterwards is refused, or, if it is one of
+    Merritt's, may still move the job: end that consumer first.
+    """
+    with console.gate() as gate:
+        found = [items.find(console, gate.queue, each) for each in ids]
+
+        def act(item: str, *, reason: str, by: str) -> Any:
+            return gate.queue.act(item, FORCE_FAIL_EVENT, reason=reason, by=by)
+
+        return act_on(console, FORCE_FAIL_EVENT, found, act, named=True, **how)
+
+
+COMMANDS = (summary, metrics, explain, force_fail)
+
+
+def _level(found: CollectionSummary, now: datetime) -> str:
+    if found.state == FAILED:
+        return "FAIL"
+    return "WARN" if found.state != COMPLETED and now - found.since > OLD else ""
+
+
+def _summary_text(found: Sequence[CollectionSummary], now: datetime) -> str:
+    rows = [
+        (each.profile, each.batch, each.state, f"{each.processing:,}", f"{each.failed:,}", f"{each.completed:,}",
+         f"{each.bytes:,}", ago(each.since), _level(each, now))
+        for each in found
+    ]  # fmt: skip
+    head = ("PROFILE", "BATCH", "STATE", "LEFT", "FAILED", "COMPLETED", "BYTES", "SINCE", "")
+    return table(head, rows) if rows else "there are no batches"

@@ -1,0 +1,153 @@
+"""Merritt's locks of objects, in its spelling alone: of a local id, and of an object for storage and for inventory.
+
+They are made in the multi that takes a job in its step, and removed in the one that ends that. Who has one stands under
+our own root, in a node that the same multi makes: a lock is ours while both were made together. A lock of a dead owner
+goes on to the next owner of the same job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.core.queue.model import IngestJob, Item
+from headgate.stores.zookeeper.ensemble.asking import catch_up, look, read
+from headgate.stores.zookeeper.ensemble.multi import Op
+from headgate.stores.zookeeper.ensemble.session import ZkSession, ZkSessions
+from headgate.stores.zookeeper.queue.records import ItemNodes
+from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode, encode
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPlan:
+    """What taking a job does about its object."""
+
+    names: tuple[str, ...] = ()
+    ops: Sequence[Op] = ()
+    #: Nodes of locks that others have; then it cannot be taken.
+    busy: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLock:
+    """A lock as it is."""
+
+    name: str
+    path: str
+    note: str
+    #: Of the lock's node; None: there is none.
+    stat: Any = None
+    #: What our own node beside it says, while both were made together.
+    content: dict[str, Any] = field(default_factory=dict)
+    #: There is a node of ours, whether or not it is of this lock.
+    noted: bool = False
+
+    @property
+    def job(self) -> str:
+        """The job of ours that has it; empty: another program has it, or nobody."""
+        return str(self.content.get("job", ""))
+
+    @property
+    def holder(self) -> str:
+        """Who has it, in words."""
+        if self.job:
+            return f"{self.job} ({self.content.get('worker') or 'its consumer died'})"
+        session = self.stat.ephemeralOwner if self.stat else 0
+        return f"another program, session {session:#x}" if session else "another program, without a session"
+
+    def removal(self) -> list[Op]:
+        """It goes, if it is ours; what is left of one that was ours goes too."""
+        return [
+            *([Op("remove", self.path)] if self.stat and self.content else []),
+            *([Op("remove", self.note)] if self.noted else []),
+        ]
+
+    def forced_removal(self) -> list[Op]:
+        """It goes, also if another program has it."""
+        lock = [Op("remove", self.path)] if self.stat else []
+        return [*lock, *([Op("remove", self.note)] if self.noted else [])]
+
+
+@dataclass(eq=False)
+class ObjectLocks:
+    """The locks of one queue."""
+
+    _sessions: ZkSessions
+    _tree: QueueTree
+
+    def plan(self, session: ZkSession, item: Item, kind: str, worker: str) -> ObjectPlan:
+        """The operations of taking an item. `kind`: how its own lock is made."""
+        names = self._tree.object_locks(item) if isinstance(item, IngestJob) else ()
+        if not names:
+            return ObjectPlan()
+        found = self.look(names, session)
+        if busy := [each.path for each in found if each.stat is not None and each.job != item.id]:
+            return ObjectPlan(busy=busy)
+        content = encode({"job": item.id, "worker": worker})
+        ops: list[Op] = []
+        for each in found:
+            made = Op("make" if self._tree.outlives_sessions(each.name) else kind, each.path, self._tree.empty)
+            ops += [*each.removal(), made, Op("make", each.note, content)]
+        return ObjectPlan(names, ops)
+
+    def move(self, record: ItemNodes) -> list[Op]:
+        """The operations by which locks that live by a session live by the one that sends them."""
+        found = [each for each in self.look(record.locks) if each.stat is not None and each.job] if record.locks else []
+        return [
+            op
+            for each in found
+            if each.stat.ephemeralOwner
+            for op in (
+                *each.removal(),
+                Op("keep", each.path, self._tree.empty),
+                Op("make", each.note, encode(each.content)),
+            )
+        ]
+
+    def release(self, names: Sequence[str]) -> list[Op]:
+        """The operations of no longer having these."""
+        return [op for each in self.look(names) for op in each.removal()] if names else []
+
+    def force(self, item: Item) -> list[Op]:
+        """All locks of a job's object go, also those of other programs."""
+        names = self._tree.all_object_locks(item) if isinstance(item, IngestJob) else ()
+        return [op for each in self.look(names) for op in each.forced_removal()] if names else []
+
+    def busy(self, job: IngestJob) -> list[str]:
+        """Why a job cannot be taken: each lock of its object that others have, in words."""
+        names = self._tree.object_locks(job)
+        others = [each for each in self.look(names) if each.stat is not None and each.job != job.id] if names else []
+        return [f"{each.path} is held by {each.holder}" for each in others]
+
+    def every(self) -> Iterator[ObjectLock]:
+        """All locks of objects, and what is left of ours."""
+        names = {
+            f"{folder.rpartition('/')[2]}/{name}"
+            for folder in self._tree.object_folders
+            for name in self._sessions.base.names(folder)
+        }
+        notes = {self._tree.noted_object(each) for each in self._sessions.base.names(self._tree.object_notes)}
+        yield from self.look(sorted(names | notes)) if names or notes else ()
+
+    def look(self, names: Sequence[str], session: ZkSession | None = None) -> list[ObjectLock]:
+        """These locks as they are now, whichever server they were made at."""
+        tree = self._tree
+        questions = [ask for name in names for ask in (look(tree.object_lock(name)), read(tree.object_note(name)))]
+        _, *answers = (session or self._sessions.base).ask(catch_up(tree.own), *questions)
+        return [
+            _lock(name, tree.object_lock(name), tree.object_note(name), stat, note)
+            for name, stat, note in zip(names, answers[::2], answers[1::2], strict=True)
+        ]
+
+
+def _lock(name: str, path: str, note: str, stat: Any, answer: Any) -> ObjectLock:
+    if isinstance(answer, Exception):
+        return ObjectLock(name, path, note, stat)
+    try:
+        content = decode(answer[0], "lock")
+    except Unreadable:
+        content = {}
+    # One that another program has removed and made again is not ours any more.
+    together = stat is None or stat.czxid == answer[1].czxid
+    return ObjectLock(name, path, note, stat, content if together else {}, noted=True)

@@ -1,0 +1,67 @@
+"""What operators of Merritt's admin tool look at: collections, bytes, metrics, and foreign parts of the tree."""
+
+import pytest
+
+from headgate import Gate
+from tests.merritt.other_side import OtherSide
+
+GIGABYTES = 2_500_000_000
+
+
+def job_of(other: OtherSide, batch: str, status: str = "Pending", space: int = 0, profile: str = "demo") -> str:
+    job = other.create_job(batch, {"profile": profile, "type": "file", "submitter": "bob", "filename": "https://h/a"})
+    other.put(f"/jobs/{job}/space_needed", str(space))
+    if status != "Pending":
+        other.set_job(job, status)
+    return job
+
+
+def batch_of(other: OtherSide, profile: str, status: str) -> str:
+    batch = other.create_batch(profile=profile, submitter="bob", filename="https://h/a", type="file")
+    other.set_batch(batch, status)
+    return batch
+
+
+@pytest.fixture
+def busy(other: OtherSide) -> list[str]:
+    """Two collections, and requests for objects, which are none of ours."""
+    first, second, old = (batch_of(other, *each) for each in (("b", "Reporting"), ("a", "Failed"), ("b", "Completed")))
+    job_of(other, first, space=GIGABYTES)
+    job_of(other, first, "Estimating", space=1)
+    job_of(other, second, "Failed", profile="a")
+    job_of(other, old, "Completed", space=7)
+    other.zk.ensure_path(other.path("/access/small"))
+    other.zk.ensure_path(other.path("/migration/m1"))
+    for number, status in enumerate(("Processing", "Completed", "Completed")):
+        other.create(f"/access/small/qid{number:010d}")
+        other.put(f"/access/small/qid{number:010d}/status", {"status": status})
+    return [first, second, old]
+
+
+def test_jobs_and_bytes_are_listed_by_collection_and_batch(gate: Gate, busy: list[str]) -> None:
+    first, second, old = busy
+    found = [
+        (each.profile, each.batch, each.state, each.processing, each.failed, each.completed, each.bytes)
+        for each in gate.queue.summary()
+    ]
+    assert found == [
+        ("a", second, "failed", 0, 1, 0, 0), ("b", first, "reporting", 2, 0, 0, GIGABYTES + 1),
+        ("b", old, "completed", 0, 0, 1, 7),
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("busy")
+def test_metrics_have_merritts_names(gate: Gate) -> None:
+    assert gate.queue.metrics() == {
+        "num_jobs_processing": 2, "num_jobs_completed": 1, "num_jobs_failed": 1, "gb_in_process": 2.5,
+        "num_batches_processing": 1, "num_batches_completed": 1, "num_batches_failed": 1,
+        "num_assemblies_processing": 1, "num_assemblies_completed": 2, "num_assemblies_failed": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("busy")
+def test_foreign_parts_of_the_tree_are_shown_and_left_alone(gate: Gate, other: OtherSide) -> None:
+    assert gate.queue.foreign() == {"access/small": {"Processing": 1, "Completed": 2}, "migration/m1": {}}
+    assert [fault for fault in gate.queue.faults() if "access" in fault.item or "migration" in fault.item] == []
+    gate.queue.clean(0)
+    assert len(other.names("/access/small")) == 3
