@@ -170,6 +170,7 @@ LOCK_CALLS: Mapping[str, Rule] = {
 LEDGER_CALLS: Mapping[str, Rule] = {
     "define": bulk, "datasets": listing, "jobs": listing, "publish": of_rows,
     "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": of_chunks, "failures": listing,
+    "fan_in": listing, "readers": listing,
     "standing": listing, "tallies": listing, "spans": listing, "running": listing, "change_selected": bulk,
     "logs": listing,
     "master_wraps": listing, "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from headgate.core.errors import BadValue, ClaimRefused, HoldersUnconfirmed, Refused, UnknownName
 from headgate.core.ledger.census import Span, Tally
+from headgate.core.ledger.fan import MOST_FANNED, MOST_LINKS, ChunkLink, FanIn
 from headgate.core.ledger.mappings.model import LATE_DELAY, NEED_ALL
 from headgate.core.ledger.model import ERROR, READY, Change, Claim, Dataset, Defined, Job, Port, Row, failure_cursor
 from headgate.core.ledger.progress import LOOKED_AT, JobProgress
@@ -292,6 +293,28 @@ def plan(job: str, limit: Limit = 20) -> Page[Planned]:
     """List the next chunks that the job would claim, in order, then chunks that are blocked, with the reasons: at most
     `limit` of each. There are no further pages.
     """
+
+
+@declared.post(
+    "/jobs/{job}/fan-in", "read", "chunk:claim", repeat=Idempotency.SAFE, limit=JOB, errors=(UnknownName, BadValue),
+    answer="By data id and input.",
+)  # fmt: skip
+def fan_in(
+    job: str,
+    dataids: Annotated[list[str], About("Data ids of the job.", min_length=1, max_length=MOST_FANNED)],
+    most: Annotated[int, About("Largest number of links of one data id and input.", ge=1, le=MOST)] = MOST_LINKS,
+) -> Annotated[list[FanIn], Named("inputs")]:
+    """Return what data ids of the job need of each input: how much of it is READY, and links to it."""
+
+
+@declared.get(
+    "/datasets/{dataset}/chunks/{dataid}/readers", "read", errors=(UnknownName,), answer="By job and data id."
+)
+def readers(
+    dataset: str, dataid: str,
+    most: Annotated[int, About("Largest number of chunks of one job.", ge=1, le=MOST)] = MOST_LINKS,
+) -> Annotated[list[ChunkLink], Named("readers")]:  # fmt: skip
+    """List the chunks that read this one or were made from it."""
 
 
 @declared.get(

@@ -18,6 +18,7 @@ from headgate.core.filters import BatchFilter, JobFilter, LockFilter, RowFilter,
 from headgate.core.history import Entry, Happened, HistoryFilter, hour_of
 from headgate.core.inventory import Message
 from headgate.core.ledger.census import Span, Tally
+from headgate.core.ledger.fan import ChunkLink, FanIn
 from headgate.core.ledger.model import Dataset, Job, Row, failure_cursor
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.locks.model import Lock, Mode, Waiter
@@ -199,6 +200,15 @@ class NarrowedLedger(_Narrowed):
     def plan(self, job: str, limit: int) -> Plan:
         self.job(job)
         return self._store.plan(job, limit)
+
+    def fan_in(self, job: str, dataids: Sequence[str], most: int) -> Sequence[FanIn]:
+        self.job(job)
+        return [each for each in self._store.fan_in(job, dataids, most) if self._sight.dataset(each.dataset)]
+
+    def readers(self, dataset: str, dataid: str, most: int) -> Sequence[ChunkLink]:
+        if not self._sight.dataset(dataset):
+            raise UnknownName("dataset", dataset)
+        return [each for each in self._store.readers(dataset, dataid, most) if self._sight.dataset(each.dataset)]
 
     def left(self, job: str, most: int) -> int:
         self.job(job)

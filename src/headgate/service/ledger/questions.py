@@ -9,6 +9,7 @@ from typing import Any
 from headgate.core.errors import BadValue
 from headgate.core.filters import RowFilter, SpanFilter
 from headgate.core.ledger.census import Span, Tally
+from headgate.core.ledger.fan import MOST_FANNED, MOST_LINKS, ChunkLink, FanIn
 from headgate.core.ledger.model import RUNNING, Dataset, Job, Row
 from headgate.core.ledger.parsing import STATUS_WORDS, parse_kind, parse_status
 from headgate.core.ledger.verdicts import Plan, Verdict
@@ -16,7 +17,7 @@ from headgate.core.locks.model import Lock
 from headgate.core.logs import Log, LogStream
 from headgate.core.values.names import check_name
 from headgate.core.values.words import check_word, unknown_word
-from headgate.service.checks import check_limit
+from headgate.service.checks import check_limit, check_names
 from headgate.stores.ports.ledger import LedgerStore
 
 #: What is left to do is not counted further: beyond this nobody waits for its end.
@@ -81,6 +82,27 @@ class LedgerReader:
         :param most: Stop counting here.
         """
         return self._store.left(check_name("job", job), most)
+
+    def fan_in(self, job: str, dataids: Sequence[str], most: int = MOST_LINKS) -> Sequence[FanIn]:
+        """Return what data ids of a job need of each input, by data id: how much of it is READY, and links to it.
+
+        :param job: Name of the job.
+        :param dataids: Data ids of the job.
+        :param most: Largest number of links of one data id and input.
+        """
+        names = list(dict.fromkeys(check_names("dataids", dataids)))
+        if len(names) > MOST_FANNED:
+            raise BadValue("dataids", len(names), f"are too many; at most {MOST_FANNED:,} are allowed")
+        return self._store.fan_in(check_name("job", job), names, check_limit(most))
+
+    def readers(self, dataset: str, dataid: str, most: int = MOST_LINKS) -> Sequence[ChunkLink]:
+        """List the chunks that read this one or were made from it, by job; each with its status.
+
+        :param dataset: The dataset.
+        :param dataid: The data id.
+        :param most: Largest number of chunks of one job.
+        """
+        return self._store.readers(check_name("dataset", dataset), check_name("dataid", dataid), check_limit(most))
 
     def next_of(self, job: Job) -> Plan:
         """Return what a job that is listed here would run next; callers may not be allowed to use its name."""

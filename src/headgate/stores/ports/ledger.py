@@ -14,6 +14,7 @@ from headgate.stores.ports.news import Listening
 if TYPE_CHECKING:  # A caller that asks for one has loaded it: the command starts faster without the others.
     from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
     from headgate.core.ledger.census import Span, Tally
+    from headgate.core.ledger.fan import ChunkLink, FanIn
     from headgate.core.ledger.selection import BulkRequest, BulkResult
     from headgate.core.ledger.verdicts import Plan, Verdict
 
@@ -114,6 +115,12 @@ class LedgerStore(Protocol):
 
     def left(self, job: str, most: int) -> int:
         """Return how many chunks the job may find, counted up to `most`."""
+
+    def fan_in(self, job: str, dataids: Sequence[str], most: int) -> Sequence[FanIn]:
+        """What these data ids of a job need of each input, of each at most so many links."""
+
+    def readers(self, dataset: str, dataid: str, most: int) -> Sequence[ChunkLink]:
+        """The chunks that read this one or were made from it, by job, of each at most so many."""
 
     def rows(self, which: RowFilter) -> Sequence[Row]:
         """Rows of chunks, by dataset and in its order."""

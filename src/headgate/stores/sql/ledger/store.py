@@ -28,6 +28,7 @@ from headgate.stores.sql.news.topics import ANYTHING, News, Subscription, of_dat
 if TYPE_CHECKING:
     from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
     from headgate.core.ledger.census import Span, Tally
+    from headgate.core.ledger.fan import ChunkLink, FanIn
     from headgate.core.ledger.selection import BulkRequest, BulkResult
 
 #: From so many new chunks on, a planner that thinks the tables empty goes wrong.
@@ -243,6 +244,16 @@ class SqlLedger:
         from headgate.stores.sql.ledger.planning import ask_left
 
         return ask_left(self._database, job, most)
+
+    def fan_in(self, job: str, dataids: Sequence[str], most: int) -> Sequence[FanIn]:
+        from headgate.stores.sql.ledger.fan import ask_fan_in
+
+        return ask_fan_in(self._database, job, dataids, most)
+
+    def readers(self, dataset: str, dataid: str, most: int) -> Sequence[ChunkLink]:
+        from headgate.stores.sql.ledger.fan import ask_readers
+
+        return ask_readers(self._database, dataset, dataid, most)
 
     def rows(self, which: RowFilter) -> Sequence[Row]:
         from headgate.stores.sql.ledger.questions import ask_rows

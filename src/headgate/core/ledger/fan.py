@@ -1,0 +1,69 @@
+"""What a chunk is made from and what is made from it, across mappings: links for people who follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headgate.core.ledger.model import READY
+from headgate.core.ledger.rules import ABSENT
+from headgate.core.ledger.sources import SourceSet
+
+#: Links of one input that are returned unless said otherwise.
+MOST_LINKS = 100
+#: Data ids whose inputs one call returns.
+MOST_FANNED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLink:
+    """A chunk that another one reads, or that reads it."""
+
+    #: The job that makes it; `external`: it is made elsewhere.
+    job: str
+    #: The dataset.
+    dataset: str
+    #: The data id.
+    dataid: str
+    #: Its status; absent: it has none.
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class FanIn:
+    """What one data id of a job needs of one input."""
+
+    #: The job's data id.
+    dataid: str
+    #: The input.
+    dataset: str
+    #: How many data ids of the input belong to it, as far as is known.
+    needed: int
+    #: How many of them are READY.
+    ready: int
+    #: Whether a claim may read what is there.
+    complete: bool
+    #: The same in words.
+    text: str
+    #: The first of them in order; where not all are returned, those that are not READY come first.
+    links: tuple[ChunkLink, ...]
+
+
+def fan_in_of(source: SourceSet, maker: str, most: int) -> FanIn:
+    """What a data id needs of one input, with at most so many links. `maker`: the job that makes the input."""
+    statuses: dict[str, tuple[str, str]] = {}
+    for row in source.rows:
+        if row.dataid not in statuses or row.status != READY:
+            statuses[row.dataid] = (row.job, row.status)
+    missing = source.missing
+    shown = source.needed
+    if len(shown) > most:
+        shown = tuple(dict.fromkeys((*missing, *shown)))[:most]
+    links = tuple(ChunkLink(*_known(statuses, each, maker, source.dataset)) for each in shown)
+    ready = len(source.needed) - len(missing)
+    return FanIn(source.dataid, source.dataset, len(source.needed), ready, source.complete, source.sentence(), links)
+
+
+def _known(statuses: Mapping[str, tuple[str, str]], dataid: str, maker: str, dataset: str) -> tuple[str, str, str, str]:
+    job, status = statuses.get(dataid, (maker, ABSENT))
+    return job, dataset, dataid, status
