@@ -1,5 +1,6 @@
 """The ledger's commands, run as a user runs them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -225,3 +226,39 @@ def test_jobs_and_connections_are_listed(pipeline: Headgate) -> None:
     found = pipeline("job", "connections", "clean", "--json").json
     assert found["inputs"]["orders_raw"]["uri"] == "postgresql://warehouse/raw"
     assert pipeline("job", "reap", "--json").json == {"reaped": 0}
+
+
+MONTHLY = """\
+[dataset.days]
+[dataset.months]
+[job.monthly]
+inputs = ["days"]
+outputs = ["months"]
+[job.monthly.maps.days]
+kind = "period"
+period = "month"
+unit = "day"
+"""
+
+
+def test_a_mistake_in_a_mapping_is_shown_with_its_line(headgate: Headgate, tmp_path: Path) -> None:
+    for line, (right, wrong, said) in {
+        7: ('"period"', '"perod"', "maps.days.kind 'perod' of job monthly in m.toml, line 7, .* did you mean 'period'"),
+        9: ("unit", "unti", "maps.days.unti 'day' of job monthly in m.toml, line 9, .* did you mean 'unit'"),
+        6: ("maps.days", "maps.dayz", "maps 'dayz' of job monthly in m.toml, line 6, .* did you mean 'days'"),
+    }.items():
+        (tmp_path / "m.toml").write_text(MONTHLY.replace(right, wrong, 1), encoding="utf-8")
+        done = headgate("define", "m.toml")
+        assert done.code == 2, line
+        assert re.search(said, done.err)
+
+
+def test_the_grid_shows_how_much_of_a_month_is_there(headgate: Headgate, tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text(MONTHLY, encoding="utf-8")
+    assert headgate("define", "m.toml").code == 0
+    assert headgate("data", "publish", "days", "2026-02-01..2026-02-27").code == 0
+    assert re.search(r"^2026-02 +27/28 +\.$", headgate("data", "grid").out, re.MULTILINE)
+    assert headgate("data", "grid", "--json").json["2026-02"] == {"days": {"ready": 27, "needed": 28}, "months": None}
+    shown = headgate("job", "show", "monthly")
+    assert re.search(r"^reads days: +every day of the month$", shown.out, re.MULTILINE)
+    assert headgate("job", "show", "monthly", "--json").json["maps"]["days"]["unit"] == "day"

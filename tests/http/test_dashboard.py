@@ -288,6 +288,25 @@ def test_a_list_of_chunks_is_had_whole_as_a_file(server: Any, gate: Gate) -> Non
     assert [(each["Data id"], each["Status"], each["Message"]) for each in failed] == [(made[-1], "ERROR", "'=broken")]
 
 
+def test_a_month_leads_to_its_days_and_a_day_to_its_month(server: Any, gate: Gate) -> None:
+    for name in ("days", "months"):
+        gate.ledger.define_dataset(name)
+    month = {"kind": "period", "period": "month", "unit": "day"}
+    gate.ledger.define_job("monthly", inputs=["days"], outputs=["months"], maps={"days": month})
+    gate.ledger.publish("days", [f"2026-02-{day:02}" for day in range(1, 28)])
+    with signed_in(server, gate, "read") as client:
+        page = html.unescape(client.get("/pipeline/jobs/monthly/chunks/2026-02").text)
+        assert "27 of 28 days are READY; missing 2026-02-28" in page
+        assert page.count('href="/pipeline/datasets/days/chunks/2026-02-') == 28
+        day = client.get("/pipeline/datasets/days/chunks/2026-02-03").text
+        assert 'href="/pipeline/jobs/monthly/chunks/2026-02"' in day
+        gate.ledger.publish("days", "2026-02-28")
+        claim = gate.ledger.find_next("monthly")
+        assert claim
+        gate.ledger.success(claim)
+        assert ">28/28</a>" in client.get("/pipeline/grid?dataset=months&size=1").text
+
+
 def test_a_list_of_chunks_leaves_out_no_job_where_a_page_ends(server: Any, gate: Gate) -> None:
     gate.ledger.define_dataset("shared")
     jobs = ["reader-1", "reader-2", "reader-3"]

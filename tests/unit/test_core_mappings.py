@@ -117,7 +117,7 @@ def test_iso_years_begin_and_end_in_other_years_than_their_days() -> None:
     assert listed(weeks, "2026-W53")[::6] == ("2026-12-28", "2027-01-03")
     assert weeks.targets("2027-01-01") == ("2026-W53",)
     assert listed(weeks, "2025-W53") == ()
-    assert weeks.fault("2025-W53") == "2025-W53 is no week of the form %G-W%V"
+    assert weeks.fault("2025-W53") == "2025-W53 does not name a week as %G-W%V"
 
 
 # ---------------------------------------------------------------- forwards and back

@@ -37,7 +37,7 @@ CASES: list[tuple[SourceSet, bool, str]] = [
         source("2026-10", [], {"kind": "list", "ids": ["eu"], "need": "any"}), False,
         "0 of 1 data id is READY, at least 1 needed; missing eu",
     ),
-    (source("2026-13", [], MONTH), False, "2026-13 is no month of the form %Y-%m"),
+    (source("2026-13", [], MONTH), False, "2026-13 does not name a month as %Y-%m"),
     (
         source("S1", ["S1.1", "S1.2"], SPLIT), False,
         "2 of 2 data ids are READY; more may arrive until it is closed with: headgate job close monthly S1",

@@ -156,8 +156,12 @@ def _rows_of(
 @number_option("--limit", None, 60, "Number of data ids, counted from the last.")
 @common
 def grid(console: Console, datasets: Sequence[str], limit: int) -> None:
-    """Show the status of chunks as a grid: a line for each data id, a column for each dataset, in flow order."""
-    from headgate.cli.ledger.grid import draw
+    """Show the status of chunks as a grid: a line for each data id, a column for each dataset, in flow order.
+
+    Where an input has a mapping, the line of the job's data id shows how many of the data ids that it needs are READY:
+    26/28.
+    """
+    from headgate.cli.ledger.grid import draw, fan_ins
     from headgate.core.ledger.flow import flow_order
     from headgate.core.ledger.ordering import Order, order_key
 
@@ -165,8 +169,9 @@ def grid(console: Console, datasets: Sequence[str], limit: int) -> None:
         flow = flow_order(gate.ledger.datasets(), gate.ledger.jobs())
         names = sorted(datasets, key=lambda each: flow.index(each) if each in flow else len(flow)) or flow
         rows = [row for name in names for row in gate.ledger.status(name, kind="OUTPUT")]
-    found = {(row.dataid, row.dataset): row.status for row in rows}
-    dataids = sorted({row.dataid for row in rows}, key=lambda each: order_key(each, Order.NATURAL))[-limit:]
+        shares = fan_ins(gate.ledger, names, rows, min(limit, 100))
+    found = {**shares, **{(row.dataid, row.dataset): row.status for row in rows}}
+    dataids = sorted({dataid for dataid, _ in found}, key=lambda each: order_key(each, Order.NATURAL))[-limit:]
     document = {dataid: {name: found.get((dataid, name)) for name in names} for dataid in dataids}
     console.answer(document, lambda: draw(names, document))
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.cli.terminal.output import painted, terminal_width
 from headgate.cli.terminal.tables import cells
+from headgate.core.ledger.fan import MOST_FANNED
 from headgate.core.ledger.model import ERROR, HOLD, PENDING, READY, RESUBMIT, RUNNING
 from headgate.core.values.visible import visible
+
+if TYPE_CHECKING:
+    from headgate.core.ledger.model import Row
+    from headgate.service.ledger.use_cases import Ledger
 
 #: A letter for each status: the grid is read without colours.
 SIGNS = {
@@ -21,9 +27,30 @@ SIGNS = {
 }
 NOTHING, UNKNOWN = ".", "?"
 GAP = "  "
+#: How much of an input with a mapping is READY; a status; or nothing.
+Share: TypeAlias = dict[str, int]
+Cell: TypeAlias = Share | str | None
 
 
-def draw(names: Sequence[str], document: Mapping[str, Mapping[str, str | None]]) -> str:
+def fan_ins(ledger: Ledger, names: Sequence[str], rows: Sequence[Row], limit: int) -> dict[tuple[str, str], Share]:
+    """For data ids of jobs with mappings: how much of each input that has one is READY.
+
+    That includes data ids that wait for inputs, which have no rows yet; of each job at most so many.
+    """
+    found: dict[tuple[str, str], Share] = {}
+    for job in ledger.jobs():
+        if set(names).isdisjoint(job.maps) or set(names).isdisjoint(job.outputs):
+            continue
+        plan = ledger.plan(job.name, limit)
+        own = [row.dataid for row in rows if row.dataset in job.outputs][-limit:]
+        mine = list(dict.fromkeys([*own, *(each.dataid for each in (*plan.next, *plan.blocked))]))
+        for each in ledger.fan_in(job.name, mine[:MOST_FANNED], 1) if mine else ():
+            if each.dataset in names and each.dataset in job.maps:
+                found[each.dataid, each.dataset] = {"ready": each.ready, "needed": each.needed}
+    return found
+
+
+def draw(names: Sequence[str], document: Mapping[str, Mapping[str, Cell]]) -> str:
     """The grid as letters, with a legend. Names that are too long for the terminal become numbers."""
     if not document:
         return "no chunks yet"
@@ -32,9 +59,11 @@ def draw(names: Sequence[str], document: Mapping[str, Mapping[str, str | None]])
     titles = [visible(each, lines=False) for each in names]
     room = terminal_width() if sys.stdout.isatty() else None
     numbers: list[str] = []
-    if room is not None and first + sum(cells(each) + len(GAP) for each in titles) > room:
+    wide = [max((len(_text(row[name])) for row in document.values()), default=1) for name in names]
+    if room is not None and first + sum(max(cells(t), w) + len(GAP) for t, w in zip(titles, wide, strict=True)) > room:
         numbers = [f"{number} {title}" for number, title in enumerate(titles, 1)]
         titles = [str(number) for number in range(1, len(names) + 1)]
+    titles = [title + " " * (width - cells(title)) for title, width in zip(titles, wide, strict=True)]
     lines = [_line("DATAID", first, titles)]
     for shown, statuses in zip(dataids, document.values(), strict=True):
         signs = [_sign(statuses[name], cells(title)) for name, title in zip(names, titles, strict=True)]
@@ -47,9 +76,13 @@ def sign(status: str | None) -> str:
     return NOTHING if status is None else SIGNS.get(status, UNKNOWN)
 
 
-def _sign(status: str | None, width: int) -> str:
-    letter = sign(status)
-    return (painted(status, letter) if status else letter) + " " * (width - 1)
+def _text(cell: Cell) -> str:
+    return sign(cell) if cell is None or isinstance(cell, str) else f"{cell['ready']}/{cell['needed']}"
+
+
+def _sign(cell: Cell, width: int) -> str:
+    text = _text(cell)
+    return (painted(cell, text) if isinstance(cell, str) else text) + " " * (width - len(text))
 
 
 def _line(dataid: str, first: int, parts: Sequence[str]) -> str:

@@ -32,6 +32,11 @@ PARTS: dict[Unit, tuple[Unit, ...]] = {
 HOURS_OF_A_DAY, DAYS_OF_A_WEEK, MONTHS_OF_A_QUARTER, MONTHS_OF_A_YEAR, QUARTERS_OF_A_YEAR = 24, 7, 3, 12, 4
 
 
+def one(unit: Unit) -> str:
+    """An hour, a day."""
+    return f"an {unit}" if unit is Unit.HOUR else f"a {unit}"
+
+
 def number_at(unit: Unit, moment: datetime) -> int:
     """The number of the hour, day, … that a moment is in. The zone is not looked at."""
     day = moment.toordinal()

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from headgate.core.errors import BadValue
-from headgate.core.ledger.mappings.calendar import PARTS, Unit, number_at, numbers_within, zone_named
+from headgate.core.ledger.mappings.calendar import PARTS, Unit, number_at, numbers_within, one, zone_named
 from headgate.core.ledger.mappings.model import (
     LATE_DELAY,
     NEED_ALL,
@@ -124,7 +124,7 @@ class _Written:
         unit = self._unit()
         if unit is not None and unit not in PARTS[period]:
             allowed = ", ".join(PARTS[period])
-            raise self.bad("unit", f"is no part of a {period}; a {period} consists of: {allowed}")
+            raise self.bad("unit", f"is no part of {one(period)}; {one(period)} consists of: {allowed}")
         if unit is None and "format" not in self.given:
             told = (
                 f"has neither unit nor format; write unit = {str(PARTS[period][-2:][0])!r} if the calendar says which"
@@ -133,7 +133,7 @@ class _Written:
         form = self._stamp("format", unit)
         grain = stamp_format(form).grain
         if unit is None and _unit_of(grain) not in PARTS[period]:
-            raise self.bad("format", f"names a {grain.name.lower()}, which is no part of a {period}")
+            raise self.bad("format", f"names {_a(grain)}, which is no part of {one(period)}")
         shown = self._stamp("job_format", period)
         return replace(found, period=period, unit=unit, format=form, job_format=shown, zone=self._zone(period, form))
 
@@ -185,7 +185,7 @@ class _Written:
         except ValueError as error:
             raise self.bad(name, str(error)) from None
         if unit is not None and form.grain.name.lower() != unit:
-            raise self.bad(name, f"names a {form.grain.name.lower()}, not a {unit}; for example: {FORMATS[unit]}")
+            raise self.bad(name, f"names {_a(form.grain)}, not {one(unit)}; for example: {FORMATS[unit]}")
         return form.text
 
     def _pattern(self, name: str) -> NamePattern:
@@ -267,6 +267,10 @@ def most_sources(found: InputMap) -> int | None:
 def _is_usual(key: str, value: object) -> bool:
     """Whether a value says what holds anyway: a mapping as it was read may be defined again."""
     return key in COMMON and value == {"need": NEED_ALL, "on_late": str(OnLate.NOTE), "late_delay": LATE_DELAY}.get(key)
+
+
+def _a(grain: Grain) -> str:
+    return f"{'an' if grain is Grain.HOUR else 'a'} {grain.name.lower()}"
 
 
 def _unit_of(grain: Grain) -> Unit:

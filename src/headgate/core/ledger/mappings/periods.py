@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headgate.core.ledger.mappings.calendar import HOURS_OF_A_DAY, Unit, local, number_at, numbers_within, start_of
+from headgate.core.ledger.mappings.calendar import HOURS_OF_A_DAY, Unit, local, number_at, numbers_within, one, start_of
 from headgate.core.ledger.mappings.sources import Listed, Matching, Sources
 from headgate.core.ledger.mappings.stamps import Grain, stamp_format
 
@@ -44,7 +44,7 @@ class PeriodRule:
     def fault(self, dataid: str) -> str:
         """Why a data id of the job names no period; empty if it does."""
         readable = stamp_format(self.job_format).read(dataid) is not None
-        return "" if readable else f"{dataid} is no {self.period} of the form {self.job_format}"
+        return "" if readable else f"{dataid} does not name {one(self.period)} as {self.job_format}"
 
     @property
     def _zoned(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headgate.core.ledger.mappings.calendar import Unit, number_at, start_of
+from headgate.core.ledger.mappings.calendar import Unit, number_at, one, start_of
 from headgate.core.ledger.mappings.sources import Listed, Neighbours, Sources
 from headgate.core.ledger.mappings.stamps import stamp_format
 
@@ -36,7 +36,7 @@ class WindowRule:
         """Why a data id has no window; empty if it has one."""
         if self.unit is None or stamp_format(self.format).read(dataid) is not None:
             return ""
-        return f"{dataid} is no {self.unit} of the form {self.format}"
+        return f"{dataid} does not name {one(self.unit)} as {self.format}"
 
     def _around(self, unit: Unit, dataid: str, before: int, after: int) -> tuple[str, ...]:
         moment = stamp_format(self.format).read(dataid)

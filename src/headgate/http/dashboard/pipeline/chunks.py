@@ -11,6 +11,7 @@ from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
 from headgate.core.errors import NotAllowed, TransitionRefused, UnknownName
+from headgate.core.ledger.fan import ChunkLink, FanIn
 from headgate.core.ledger.model import (
     EXTERNAL,
     FORCE_EVENT,
@@ -58,9 +59,9 @@ class Story:
     #: The row with the status; None: there is none.
     row: Row | None
     #: Other chunks: what it is made from, what else is made with it, and who reads it.
-    inputs: Sequence[Row]
+    inputs: Sequence[FanIn]
     outputs: Sequence[Row]
-    readers: Sequence[Row]
+    readers: Sequence[ChunkLink]
 
     @property
     def status(self) -> str:
@@ -188,13 +189,12 @@ def story_of(gate: Gate, job: str, dataid: str) -> Story:
     """A chunk by the job that makes it. UnknownName without such a job."""
     found, _ = gate.ledger.job(job)
     rows = gate.ledger.status(dataid=dataid)
-    first = (found.outputs or found.inputs)[0]
+    first = found.first
     made = {row.dataset: row for row in rows if row.kind is Kind.OUTPUT}
     own = next((r for r in rows if (r.job, r.dataset, r.kind) == (job, first, found.counted)), None)
-    makers = {name: each.name for each in gate.ledger.jobs() for name in each.outputs}
-    inputs = [made.get(name, _absent(name, dataid, makers.get(name, EXTERNAL))) for name in found.inputs]
+    inputs = gate.ledger.fan_in(job, [dataid])
     outputs = [made.get(name, _absent(name, dataid, job)) for name in found.outputs if name != first]
-    return Story(job, dataid, first, own, inputs, outputs, _readers(gate, rows, found.outputs, dataid))
+    return Story(job, dataid, first, own, inputs, outputs, _readers(gate, found.outputs, dataid))
 
 
 def outside(gate: Gate, dataset: str, dataid: str) -> Story:
@@ -205,18 +205,12 @@ def outside(gate: Gate, dataset: str, dataid: str) -> Story:
     row = next((each for each in rows if each.dataset == dataset and each.kind is Kind.OUTPUT), None)
     maker = next((job.name for job in gate.ledger.jobs() if dataset in job.outputs), EXTERNAL)
     job = row.job if row else maker
-    return Story(job, dataid, dataset, row, (), (), _readers(gate, rows, [dataset], dataid))
+    return Story(job, dataid, dataset, row, (), (), _readers(gate, [dataset], dataid))
 
 
-def _readers(gate: Gate, rows: Sequence[Row], made: Sequence[str], dataid: str) -> list[Row]:
-    """For each job that reads one of these, the row that shows how far it is."""
-    found = []
-    for job in gate.ledger.jobs():
-        if any(name in made for name in job.inputs):
-            first = job.first
-            own = (r for r in rows if (r.job, r.dataset, r.kind) == (job.name, first, job.counted))
-            found.append(next(own, _absent(first, dataid, job.name)))
-    return found
+def _readers(gate: Gate, made: Sequence[str], dataid: str) -> list[ChunkLink]:
+    """The chunks that read one of these, or were made from it: each once."""
+    return list(dict.fromkeys(each for dataset in made for each in gate.ledger.readers(dataset, dataid)))
 
 
 def _absent(dataset: str, dataid: str, job: str) -> Row:
@@ -344,12 +338,10 @@ def _publish(gate: Gate, story: Story, who: Caller, _reason: str) -> str:
 
 
 def _reading(story: Story) -> str:
-    readers = some(len(story.readers), "job")
-    return (
-        f"{readers} read{'s' if len(story.readers) == 1 else ''} it: {', '.join(r.job for r in story.readers)}."
-        if story.readers
-        else "No job reads it."
-    )
+    jobs = list(dict.fromkeys(each.job for each in story.readers))
+    if not jobs:
+        return "No job reads it."
+    return f"{some(len(jobs), 'job')} read{'s' if len(jobs) == 1 else ''} it: {', '.join(jobs)}."
 
 
 #: By the last word of their addresses, in the order of the buttons.

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 from fastapi import Request, Response
 
 from headgate.core.ledger.census import Span
+from headgate.core.ledger.fan import FanIn
 from headgate.core.ledger.flow import edges_of, flow_order, made_from
 from headgate.core.ledger.model import DONE, ERROR, EXTERNAL, HOLD, PENDING, READY, RESUBMIT, RUNNING, Job, Kind, Row
 from headgate.core.ledger.ordering import order_key
@@ -76,7 +77,8 @@ def grid(request: Request, gate: TheGate, who: Reader) -> Response:
         summary = f"{some(len(table.rows), what)} of {chosen['dataset']}, in {some(len(names) - left_out, 'dataset')}"
         summary += f" of {len(names)}: choose another one to see its neighbours" if left_out else ""
     return render(request, "grid.html", who, title="Chunks", summary=summary, page_of=chunk_page, narrower=_narrower,
-                  makers=_makers(jobs), lead=chosen.get("dataset", ""), **shown)  # fmt: skip
+                  makers=_makers(jobs), lead=chosen.get("dataset", ""),
+                  fans=_fans(gate, jobs, chosen.get("dataset", ""), shown["table"]), **shown)  # fmt: skip
 
 
 def main_dataset(gate: Gate, names: Sequence[str], jobs: Sequence[Job]) -> str:
@@ -138,6 +140,16 @@ def _narrower(span: Span, table: Table) -> str:
     smaller = max(size for size in SIZES if size < int(table.query["size"]))
     return link("/pipeline/grid", {"dataset": table.query["dataset"]}, after=span.first, last=span.last,
                 size=str(smaller))  # fmt: skip
+
+
+def _fans(gate: Gate, jobs: Sequence[Job], lead: str, table: Table | None) -> Mapping[tuple[str, str], FanIn]:
+    """For single data ids: what each needs of the inputs with a mapping, by data id and input."""
+    maker = next((job for job in jobs if job.mapped and lead in job.outputs), None)
+    dataids = [span.first for span in table.rows if span.first == span.last] if table and maker else []
+    if maker is None or not dataids:
+        return {}
+    found = gate.ledger.fan_in(maker.name, dataids, 1)
+    return {(each.dataid, each.dataset): each for each in found if each.dataset in maker.maps}
 
 
 def _makers(jobs: Sequence[Job]) -> dict[str, str]:
