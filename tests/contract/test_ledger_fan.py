@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headgate import BadValue, Gate, UnknownName
@@ -20,7 +22,7 @@ def monthly(gate: Gate) -> Ledger:
         ledger.define_dataset(name)
     ledger.define_job("clean", inputs=["raw"], outputs=["days"])
     month = {"kind": "period", "period": "month", "unit": "day"}
-    maps = {"days": month, "rates": {"kind": "list", "ids": ["eur"]}}
+    maps: dict[str, dict[str, Any]] = {"days": month, "rates": {"kind": "list", "ids": ["eur"]}}
     ledger.define_job("monthly", inputs=["days", "rates"], outputs=["months"], maps=maps)
     return ledger
 

@@ -201,6 +201,8 @@ def _questions(tour: Tour, gate: Gate) -> None:
     tour.ask("GET /jobs/{job}/chunks/{dataid}/explain", job="clean", dataid="2026-11-02")
     tour.ask("GET /jobs/{job}/chunks/{dataid}/logs", job="clean", dataid="2026-11-01")
     tour.ask("GET /jobs/{job}/plan", job="clean", query={"limit": 1})
+    tour.ask("POST /jobs/{job}/fan-in", {"dataids": ["2026-11-01"]}, job="clean")
+    tour.ask("GET /datasets/{dataset}/chunks/{dataid}/readers", dataset="orders_raw", dataid="2026-11-01")
     tour.ask("GET /jobs/{job}/left", job="clean")
     tour.ask("POST /jobs/{job}/progress", {"dataids": ["2026-11-14"]}, job="clean")
 

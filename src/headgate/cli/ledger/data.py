@@ -161,7 +161,7 @@ def grid(console: Console, datasets: Sequence[str], limit: int) -> None:
     Where an input has a mapping, the line of the job's data id shows how many of the data ids that it needs are READY:
     26/28.
     """
-    from headgate.cli.ledger.grid import draw, fan_ins
+    from headgate.cli.ledger.grid import Cell, draw, fan_ins
     from headgate.core.ledger.flow import flow_order
     from headgate.core.ledger.ordering import Order, order_key
 
@@ -170,7 +170,7 @@ def grid(console: Console, datasets: Sequence[str], limit: int) -> None:
         names = sorted(datasets, key=lambda each: flow.index(each) if each in flow else len(flow)) or flow
         rows = [row for name in names for row in gate.ledger.status(name, kind="OUTPUT")]
         shares = fan_ins(gate.ledger, names, rows, min(limit, 100))
-    found = {**shares, **{(row.dataid, row.dataset): row.status for row in rows}}
+    found: dict[tuple[str, str], Cell] = {**shares, **{(row.dataid, row.dataset): row.status for row in rows}}
     dataids = sorted({dataid for dataid, _ in found}, key=lambda each: order_key(each, Order.NATURAL))[-limit:]
     document = {dataid: {name: found.get((dataid, name)) for name in names} for dataid in dataids}
     console.answer(document, lambda: draw(names, document))
