@@ -70,6 +70,9 @@ if TYPE_CHECKING:
         StoredObject,
     )
     from headgate.core.ledger.census import Tally
+    from headgate.core.ledger.fan import ChunkLink, FanIn
+    from headgate.core.ledger.mappings.calendar import Unit
+    from headgate.core.ledger.mappings.model import InputMap, MapKind, OnLate
     from headgate.core.ledger.model import Change, Claim, Dataset, Defined, Job, Kind, OnFailure, Port, Row, StopExit
     from headgate.core.ledger.ordering import Order
     from headgate.core.ledger.progress import Failure, JobProgress
@@ -123,6 +126,7 @@ __all__ = [
     "CanAbandon",
     "CanFinish",
     "Change",
+    "ChunkLink",
     "Claim",
     "ClaimHold",
     "ClaimLost",
@@ -136,6 +140,7 @@ __all__ = [
     "Entry",
     "Failed",
     "Failure",
+    "FanIn",
     "Fault",
     "Folder",
     "ForeignStore",
@@ -153,6 +158,7 @@ __all__ = [
     "Identifiers",
     "ImportedObject",
     "IngestJob",
+    "InputMap",
     "Intake",
     "Invalid",
     "Inventory",
@@ -175,6 +181,7 @@ __all__ = [
     "LogStream",
     "LogText",
     "Lost",
+    "MapKind",
     "Message",
     "MessageKind",
     "MissingExtra",
@@ -189,6 +196,7 @@ __all__ = [
     "ObjectRefused",
     "ObjectVersion",
     "OnFailure",
+    "OnLate",
     "Order",
     "Outcome",
     "Overview",
@@ -226,6 +234,7 @@ __all__ = [
     "Tokens",
     "TransitionRefused",
     "Unavailable",
+    "Unit",
     "UnknownName",
     "Verdict",
     "VersionLost",
@@ -244,6 +253,9 @@ _HOMES = {
     "core.ledger.census": ("Tally",),
     "core.ledger.selection": ("BulkResult", "RefusedChunk"),
     "core.ledger.progress": ("Failure", "JobProgress"),
+    "core.ledger.fan": ("ChunkLink", "FanIn"),
+    "core.ledger.mappings.calendar": ("Unit",),
+    "core.ledger.mappings.model": ("InputMap", "MapKind", "OnLate"),
     "core.ledger.verdicts": ("Answer", "Condition", "Plan", "Verdict"),
     "core.counts": ("Counts",),
     "core.faults": ("Fault",),

@@ -136,7 +136,10 @@ class Job:
         return bool(self.maps)
 
     def map_of(self, dataset: str) -> InputMap:
-        """The mapping of an input."""
+        """The mapping of an input.
+
+        :param dataset: Name of the input.
+        """
         return self.maps.get(dataset, SAME)
 
     @property

@@ -82,33 +82,50 @@ class InputMap:
         return self.kind is MapKind.WINDOW and self.unit is None
 
     def targets(self, upstream_id: str) -> tuple[str, ...]:
-        """The data ids of the job that read an upstream id; none when it is not of the mapping's format.
+        """Return the data ids of the job that read a data id of the input; none when it is not of the mapping's format.
 
-        None of `all` and `list`, which every data id of the job reads. ValueError if it is `in_order`: see
-        `windows.targets_in_order`.
+        None of `all` and `list`, which every data id of the job reads. Raises ValueError for a window in the input's
+        order, which depends on the neighbours.
+
+        :param upstream_id: Data id of the input.
         """
         return _rule(self).targets(upstream_id)
 
     def created(self, upstream_id: str) -> tuple[str, ...]:
-        """The data ids of the job that exist because an upstream id is READY: of a window the one in the middle."""
+        """Return the data ids of the job that exist because a data id of the input is READY: of a window the middle.
+
+        :param upstream_id: Data id of the input.
+        """
         if self.kind is not MapKind.WINDOW:
             return self.targets(upstream_id) if self.creates else ()
         return () if self.fault(upstream_id) else (upstream_id,)
 
     def sources(self, dataid: str) -> Sources:
-        """What a data id of the job reads: it contains an upstream id if and only if `targets` of that has it."""
+        """Return what a data id of the job reads: whatever has it among its `targets`, and nothing else.
+
+        :param dataid: Data id of the job.
+        """
         return _rule(self).sources(dataid)
 
     def required(self, dataid: str) -> tuple[str, ...]:
-        """The upstream ids that must be READY whatever `need` says: the middle of a window."""
+        """Return the data ids of the input that must be READY whatever `need` says: the middle of a window.
+
+        :param dataid: Data id of the job.
+        """
         return (dataid,) if self.kind is MapKind.WINDOW else ()
 
     def fault(self, dataid: str) -> str:
-        """Why a text cannot be a data id of the job; empty if it can."""
+        """Return why a text cannot be a data id of the job; empty if it can.
+
+        :param dataid: The text.
+        """
         return _rule(self).fault(dataid)
 
     def least(self, count: int) -> int:
-        """How many upstream ids must be READY of `count` that belong to a data id."""
+        """Return how many data ids of the input must be READY.
+
+        :param count: How many belong to a data id of the job.
+        """
         if self.need == NEED_ALL:
             return count
         return 1 if self.need == NEED_ANY else int(self.need)
