@@ -54,6 +54,13 @@ def test_a_recorded_version_is_found_with_all_that_belongs_to_it(gate: headgate.
     ]
 
 
+def test_files_are_recorded_whichever_of_them_came_with_further_digests(gate: headgate.Gate) -> None:
+    for number, files in enumerate((FILES[::-1], FILES[1:]), 1):
+        job, dataid = f"jid000000000{number}", f"ark_99999_fk4abc.v{number}"
+        writing(gate).record(replace(VERSION, version=number, files=files, job=job, dataid=dataid))
+        assert tuple(gate.inventory.files(ARK, number)) == files
+
+
 def test_recording_the_same_again_changes_nothing(gate: headgate.Gate) -> None:
     writing(gate).record(VERSION, [CALLBACK])
     gate.inventory.delivered(CALLBACK)

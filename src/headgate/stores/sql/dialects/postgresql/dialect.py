@@ -259,7 +259,7 @@ class Postgresql(Dialect):
         return self._listed[statement], params
 
     def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
-        types = tuple((name, ARRAYS[type(values[0])]) for name, values in columns.items())
+        types = tuple((name, _array_of(values)) for name, values in columns.items())
         cursor.execute(*self.prepare(from_arrays(statement, types), {**fixed, **columns}))
 
     def grant(self, runner: Runner, params: Parameters) -> Granted | None:
@@ -356,6 +356,11 @@ class Postgresql(Dialect):
                 "listen_url is reached through a pooler, which does not forward notifications"
             )
         return session
+
+
+def _array_of(values: Sequence[object]) -> str:
+    """The array for a column of many rows. One of nulls alone may be of any type that others can be assigned from."""
+    return ARRAYS[type(next((each for each in values if each is not None), ""))]
 
 
 def _array(values: Iterable[object]) -> str:
