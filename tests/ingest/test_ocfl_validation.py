@@ -15,7 +15,7 @@ import pytest
 
 from headgate.ingest.storage.verifying import KeyTree
 from headgate.ingest.validation.codes import CODES
-from headgate.ingest.validation.findings import MOST_FINDINGS, Finding
+from headgate.ingest.validation.findings import MOST_FINDINGS, RuleFinding
 from headgate.ingest.validation.objects import Validation, validate_object
 from headgate.ingest.validation.trees import FolderTree
 from tests.ingest.ocfl_objects import BROKEN, Broken, Document, Maker, of_each_version, put, write_inventory
@@ -38,11 +38,11 @@ WHOLE: dict[str, Maker] = {
 }
 
 
-def findings(root: Path, **how: Any) -> list[Finding]:
+def findings(root: Path, **how: Any) -> list[RuleFinding]:
     return list(validate_object(FolderTree(root), **how).findings)
 
 
-def codes(found: list[Finding]) -> set[str]:
+def codes(found: list[RuleFinding]) -> set[str]:
     return {each.code for each in found}
 
 
@@ -280,7 +280,7 @@ def make_mutants(folder: Path, count: int, seed: int) -> list[Path]:
 def test_no_inventory_breaks_the_validator(tmp_path: Path) -> None:
     for root in make_mutants(tmp_path, 150, 7):
         found = validate_object(FolderTree(root))
-        assert all(isinstance(each, Finding) for each in found.findings)
+        assert all(isinstance(each, RuleFinding) for each in found.findings)
         assert set(as_keys(root).findings) == set(found.findings)
 
 

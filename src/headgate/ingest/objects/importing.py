@@ -28,8 +28,8 @@ from headgate.ingest.profiles.profile import Profile
 from headgate.ingest.steps.object_name import register
 from headgate.ingest.steps.storing import object_resource
 from headgate.ingest.storage.port import NewFile, Note, ObjectChange, Problem, Progress, Storage, Version
-from headgate.ingest.validation.digesting import ContentDigests
 from headgate.ingest.validation.inventories import CheckedInventory
+from headgate.ingest.validation.inventory_digests import ContentDigests
 from headgate.ingest.validation.trees import FolderTree
 
 #: Numbers of ingest jobs are below; a name that is made from an id does not meet one that is made for a job.

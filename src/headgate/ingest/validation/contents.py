@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from headgate.ingest.stopping import Stop, check_stop
-from headgate.ingest.validation.digesting import ContentDigests, is_known
 from headgate.ingest.validation.findings import Findings
 from headgate.ingest.validation.inventories import CheckedInventory
-from headgate.ingest.validation.trees import Tree
+from headgate.ingest.validation.inventory_digests import ContentDigests, is_known
+from headgate.ingest.validation.trees import ObjectTree
 
 #: What is known of contents elsewhere: by the digest that addresses them, other digests by algorithm.
 KnownDigests = Mapping[str, Mapping[str, str]]
@@ -48,7 +48,12 @@ class Expected:
 
 
 def check_contents(
-    tree: Tree, expected: Expected, files: set[str], findings: Findings, stop: Stop | None, progress: Progress | None
+    tree: ObjectTree,
+    expected: Expected,
+    files: set[str],
+    findings: Findings,
+    stop: Stop | None,
+    progress: Progress | None,
 ) -> None:
     """Read every file of the manifest once, with all of its digests."""
     for path in sorted(files - expected.paths.keys()):
@@ -73,7 +78,7 @@ def check_contents(
                 findings.add(code, path, why)
 
 
-def _read(tree: Tree, path: str, found: ContentDigests, stop: Stop | None, progress: Progress | None) -> None:
+def _read(tree: ObjectTree, path: str, found: ContentDigests, stop: Stop | None, progress: Progress | None) -> None:
     for block in tree.blocks(path):
         check_stop(stop, "verifying")
         found.update(block)

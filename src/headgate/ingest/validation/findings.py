@@ -13,7 +13,7 @@ LONGEST = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleFinding:
     """A rule that an object breaks."""
 
     #: E…: an error; W…: a warning; empty: an error of which the specification does not speak.
@@ -31,7 +31,7 @@ class Findings:
     """Collects findings, each once."""
 
     def __init__(self) -> None:
-        self._found: dict[Finding, None] = {}
+        self._found: dict[RuleFinding, None] = {}
         self._told_of_more = False
 
     def add(self, code: str, path: str, why: str) -> None:
@@ -39,13 +39,15 @@ class Findings:
         if code and (code not in CODES or CODES[code].unused):
             raise ValueError(f"{code} is not a code that is found")
         if len(self._found) < MOST_FINDINGS:
-            self._found[Finding(code, _shown(path), _shown(why))] = None
+            self._found[RuleFinding(code, _shown(path), _shown(why))] = None
         elif not self._told_of_more:
             self._told_of_more = True
-            self._found[Finding("", "", f"there are more than {MOST_FINDINGS:,} findings; the rest is left out")] = None
+            self._found[
+                RuleFinding("", "", f"there are more than {MOST_FINDINGS:,} findings; the rest is left out")
+            ] = None
 
     @property
-    def all(self) -> list[Finding]:
+    def all(self) -> list[RuleFinding]:
         return list(self._found)
 
     @property

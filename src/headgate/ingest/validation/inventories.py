@@ -9,8 +9,8 @@ from typing import Any
 
 from headgate.core.values.documents import read_document
 from headgate.ingest.formats.digests import OCFL_DIGITS
-from headgate.ingest.validation.digesting import CONTENT, FORM_CODES, form_of, is_value
 from headgate.ingest.validation.findings import Findings
+from headgate.ingest.validation.inventory_digests import CONTENT, FORM_CODES, form_of, is_value
 from headgate.ingest.validation.version_names import VersionNames
 from headgate.ingest.validation.versions import check_versions
 

@@ -11,11 +11,11 @@ from headgate.ingest.formats.digests import OCFL_DIGITS
 from headgate.ingest.stopping import Stop
 from headgate.ingest.validation.codes import EXTENSIONS
 from headgate.ingest.validation.contents import Expected, KnownDigests, Progress, check_contents
-from headgate.ingest.validation.digesting import CONTENT, ContentDigests, is_value
-from headgate.ingest.validation.findings import Finding, Findings
+from headgate.ingest.validation.findings import Findings, RuleFinding
 from headgate.ingest.validation.histories import Inventories, check_history
 from headgate.ingest.validation.inventories import INVENTORY, SPECIFICATIONS, CheckedInventory, check_inventory
-from headgate.ingest.validation.trees import EntryKind, Tree, TreeEntry
+from headgate.ingest.validation.inventory_digests import CONTENT, ContentDigests, is_value
+from headgate.ingest.validation.trees import EntryKind, ObjectTree, TreeEntry
 from headgate.ingest.validation.version_names import number_of
 
 #: Bytes of an inventory: enough for some millions of files.
@@ -31,19 +31,19 @@ Entries = Mapping[str, TreeEntry]
 class Validation:
     """What was found of an object."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[RuleFinding, ...]
     #: The inventory of the object root; None: there is none that can be read.
     inventory: CheckedInventory | None
     #: The version of the specification that the object declares; empty: it does not.
     declared: str
 
     @property
-    def errors(self) -> list[Finding]:
+    def errors(self) -> list[RuleFinding]:
         return [each for each in self.findings if not each.is_warning]
 
 
 def validate_object(
-    tree: Tree,
+    tree: ObjectTree,
     *,
     known: KnownDigests = MappingProxyType({}),
     stop: Stop | None = None,
@@ -61,7 +61,7 @@ def validate_object(
 class _ObjectCheck:
     """The files of an object, and its inventories."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: ObjectTree) -> None:
         self._tree = tree
         self.findings = Findings()
         self.inventory: CheckedInventory | None = None

@@ -34,7 +34,7 @@ class TreeEntry:
     identity: str = ""
 
 
-class Tree(Protocol):
+class ObjectTree(Protocol):
     """The files below an object root. Paths are relative to it, with `/` between their parts."""
 
     def entries(self, folder: str) -> list[TreeEntry]:

@@ -49,7 +49,7 @@ class _Size:
         return str(self._size)
 
 
-class _Known:
+class _DepositorDigest:
     """An algorithm of depositors, one at a time."""
 
     def __init__(self, algorithm: str) -> None:
@@ -89,4 +89,4 @@ def _new(algorithm: str) -> _Running:
         return hashlib.new("sha512_256")
     if bits := _BLAKE2B.fullmatch(algorithm):
         return hashlib.blake2b(digest_size=int(bits[1]) // 8)
-    return _Known(algorithm)
+    return _DepositorDigest(algorithm)
