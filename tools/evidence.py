@@ -90,6 +90,10 @@ ROWS = {
         "leader and consumers are killed under ingest jobs", "{leaders_killed} leaders, {consumers_killed} consumers",
         "{jobs} jobs",
     ),
+    "test_two_sides_of_a_tree_do_nothing_twice_and_lose_nothing": Row(
+        "consumers of Headgate and of Merritt's spelling are killed on one tree", "{ours} and {theirs} SIGKILL",
+        "{jobs} jobs",
+    ),
     "test_a_service_that_is_killed_loses_nothing_and_does_nothing_twice": Row(
         "the service is killed under eight callers", "{kills} SIGKILL", "{answers} answers, {claims} claims"
     ),

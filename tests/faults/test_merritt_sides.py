@@ -1,0 +1,139 @@
+"""Both sides of a shared tree, each with processes that are killed: no step twice, none lost, none wrongly failed.
+
+The other side works with kazoo in Merritt's spelling and knows nothing of Headgate's code: tests/merritt/other_side.py.
+Where one of its processes is killed between two of its writes, the damage is the original's too: an operator's
+`doctor --repair` runs beside it, as a page of the docs says.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import headgate
+from headgate import Gate, StoreUnavailable
+from tests.faults.conftest import FULL, Report
+from tests.faults.processes import Child, Zygote
+from tests.merritt.other_side import OtherSide
+from tests.merritt.walk import orphans
+from tests.shared_servers import Servers
+from tests.waiting import until
+
+JOBS = 5
+#: Where each side's processes write down the steps that they have ended.
+SIDES = {"ours": "tests.faults.merritt_consumer:ours", "theirs": "tests.faults.merritt_consumer:theirs"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of it."""
+
+    #: While that long, there is always a batch of each side.
+    seconds: float
+    processes: int
+    #: Processes that are killed at least, of each side in turn, and seconds between two of them.
+    kills: int
+    pause: float
+
+
+PLANS = [Plan(120, 4, 40, 0.5), Plan(600, 4, 200, 0.5)] if FULL else [Plan(1, 1, 4, 0.3)]
+
+
+@pytest.fixture
+def other(servers: Servers) -> Iterator[tuple[str, OtherSide]]:
+    url = servers.fresh("zookeeper")
+    other = OtherSide(url.split("/")[2], "/" + url.rpartition("/")[2])
+    other.init_nodes()
+    yield f"{url}?spelling=mrt-zk&patience=20", other
+    other.close()
+    servers.drop("zookeeper", url)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.seconds:g}s")
+def test_two_sides_of_a_tree_do_nothing_twice_and_lose_nothing(
+    other: tuple[str, OtherSide], processes: Zygote, report: Report, tmp_path: Path, plan: Plan
+) -> None:
+    url, theirs = other
+    seed = time.time_ns() % 2**32
+    chance, kills, count = random.Random(seed), Counter[str](), 0
+    with headgate.connect(url, max_crashes="0") as gate:
+        crowd = [(side, start(processes, side, url, tmp_path)) for side in SIDES for _ in range(plan.processes)]
+        until_time = time.monotonic() + plan.seconds
+        while time.monotonic() < until_time or kills.total() < plan.kills:
+            if left(gate) < 2 * JOBS:
+                submit(gate, theirs)
+                count += 2
+            time.sleep(plan.pause * chance.random())
+            victim = chance.randrange(plan.processes) + plan.processes * (kills.total() % 2)
+            side, child = crowd[victim]
+            child.kill()
+            kills[side] += 1
+            crowd[victim] = (side, start(processes, side, url, tmp_path))
+            mend(gate)
+        until(lambda: mended(gate) == count, f"all batches to end (seed {seed})", 120)
+        for _, child in crowd:
+            child.channel.send("stop")
+            child.wait()
+        mend(gate)
+        jobs = gate.queue.jobs()
+        steps = Counter((tmp_path / "steps").read_text().splitlines())
+        assert [step for step, times in steps.items() if times > 1] == [], f"ended twice (seed {seed})"
+        assert len(jobs) == count * JOBS
+        assert Counter(job.state for job in jobs) == {"completed": len(jobs)}, f"lost or failed (seed {seed})"
+        assert {batch.state for batch in gate.queue.batches()} == {"completed"}
+    assert orphans(theirs) == []
+    report(store="zookeeper", faults=sum(kills.values()), ours=kills["ours"], theirs=kills["theirs"], jobs=len(jobs),
+           violations=0, seed=seed)  # fmt: skip
+
+
+def start(processes: Zygote, side: str, url: str, folder: Path) -> Child:
+    child = processes.spawn(SIDES[side], url=url, steps=str(folder / "steps"))
+    child.expect("ready")
+    return child
+
+
+def submit(gate: Gate, theirs: OtherSide) -> None:
+    """A batch of each side, with jobs of that side."""
+    ours = gate.queue.submit("demo", "ann", "https://example.org/x")
+    batch = gate.queue.acquire_batch("pending")
+    assert batch is not None
+    assert batch.id == ours.id
+    ark = {"primary": f"ark:/99999/{ours.id}"}
+    rows = [{"payload_url": f"https://example.org/{n}", "identifiers": ark} for n in range(JOBS)]
+    gate.queue.create_jobs(batch, rows)
+    gate.queue.fire(batch, "start")
+    said = {"profile": "demo", "submitter": "bob", "filename": "https://example.org/y", "type": "file"}
+    other = theirs.create_batch(**said)
+    assert theirs.lock(f"/batches/{other}")
+    theirs.create(f"/batches/{other}/states")
+    theirs.set_batch(other, "Processing")
+    for _ in range(JOBS):
+        theirs.create_job(other, said, identifiers={"primary_id": f"ark:/99999/{other}", "local_id": []})
+    theirs.set_batch(other, "Reporting")
+    theirs.unlock(f"/batches/{other}")
+
+
+def left(gate: Gate) -> int:
+    counts = gate.queue.counts()["ingest job"]
+    return sum(counts.values()) - counts.get("completed", 0)
+
+
+def mended(gate: Gate) -> int:
+    """How many batches have ended, once more is repaired."""
+    mend(gate)
+    return gate.queue.counts()["batch"].get("completed", 0)
+
+
+def mend(gate: Gate) -> None:
+    """What an operator does about half-written changes."""
+    try:
+        for fault in gate.queue.faults():
+            gate.queue.repair(fault, by="an operator")
+    except StoreUnavailable:
+        pass
