@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue
 from headgate.daemons.batch_watcher import batch_watcher
 from headgate.daemons.cleaner import cleaner
+from headgate.daemons.consumers import Post
 from headgate.daemons.history_keeper import history_keeper, log_keeper
 from headgate.daemons.history_mover import history_mover
 from headgate.daemons.messenger import messenger
 from headgate.daemons.reaper import key_reaper, reaper
 from headgate.daemons.rounds import Rounds
 from headgate.gate import Gate
+from headgate.service.queue.step_logs import LoggedHandler
 from headgate.service.queue.work_folder import sweep_folder
 
 if TYPE_CHECKING:
@@ -32,6 +35,15 @@ def ingest_handlers(gate: Gate) -> Mapping[str, Handler]:
     from headgate.ingest.steps.handlers import handlers
 
     return handlers(gate.ingest)
+
+
+def with_logs(gate: Gate, posts: Sequence[Post]) -> list[Post]:
+    """The same consumers; the log of each step is kept with its ingest job, where there is a database for it."""
+    limit = gate.settings.log_keep
+    if not limit or not gate.keeps_inventory:
+        return list(posts)
+    secrets = gate.settings.secrets()
+    return [replace(post, handler=LoggedHandler(post.handler, gate.inventory, limit, secrets)) for post in posts]
 
 
 def _batch_watcher(gate: Gate, interval: float) -> list[Rounds]:

@@ -120,7 +120,7 @@ class Gate:
 
     @cached_property
     def _inventory(self) -> Inventory | None:
-        return self.service.inventory if self.service else wiring.build_inventory(self.store)
+        return self.service.inventory if self.service else wiring.build_inventory(self.settings, self.store)
 
     @property
     def inventory(self) -> Inventory:

@@ -81,11 +81,11 @@ def build_queue(settings: Settings, store: Store, profiles: ProfilesFolder | Non
     return Queue(store.queue, str(work_folder(settings)), profiles)
 
 
-def build_inventory(store: Store) -> Inventory | None:
+def build_inventory(settings: Settings, store: Store) -> Inventory | None:
     """Build the inventory; None where the store keeps none."""
     from headgate.service.inventory import Inventory
 
-    return None if store.inventory is None else Inventory(store.inventory)
+    return None if store.inventory is None else Inventory(store.inventory, settings.log_keep)
 
 
 def build_tokens(store: Store) -> Tokens | None:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 import headgate
-from headgate.core.errors import ClaimRefused, ObjectRefused, UnknownName
+from headgate.core.errors import BadValue, ClaimRefused, ObjectRefused, UnknownName
 from headgate.core.inventory import Delivery, Intake, InventoryFile, Message, MessageKind, Recipient, Recording, Sender
+from headgate.core.logs import LogStream, LogText
 from headgate.service.inventory import Inventory
 from tests.contract.over_http import LEDGER_STORES, behind
 from tests.contract.steps import Gates
@@ -255,3 +256,24 @@ def test_a_callback_that_its_job_could_not_deliver_is_handed_to_the_messenger(ga
     assert [each.sender for each in gate.inventory.messages()] == ["messenger"]
     gate.inventory.resend(CALLBACK.id)
     assert [each.id for each in gate.inventory.due()] == [CALLBACK.id]
+
+
+def test_the_log_of_a_step_is_kept_until_its_job_is_forgotten(gate: headgate.Gate) -> None:
+    def write(token: int, attempt: int, step: str, text: str, *, ended: bool = True) -> None:
+        texts = [LogText(LogStream.LOG, text, len(text))]
+        gate.inventory.keep_log("jid0000000001", token, attempt, step, texts, ended=ended)
+
+    def found(item: str = "jid0000000001") -> list[tuple[int, str, str, bool]]:
+        return [(each.attempt, each.step, each.text, each.ended) for each in gate.inventory.logs(item)]
+
+    write(1, 1, "pending", "done\n")
+    write(2, 1, "downloading", "a\n", ended=False)
+    write(2, 1, "downloading", "a\nhttps://ann:hunter2hunter2@example.org/b\n")
+    write(3, 2, "downloading", "b\x1b[0m\n")
+    first = (1, "downloading", "a\nhttps://ann:***@example.org/b\n", True)
+    assert found() == [(2, "downloading", "b\n", True), first, (1, "pending", "done\n", True)]
+    assert found("jid0000000002") == []
+    with pytest.raises(BadValue):
+        gate.inventory.logs("bid")
+    writing(gate).forget("jid0000000001")
+    assert found() == []

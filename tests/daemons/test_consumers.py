@@ -117,6 +117,28 @@ def test_a_failure_is_what_the_table_says(
         assert (job.space_needed, job.priority) == (0, 10 if after == "provisioning" else 5)
 
 
+def test_the_output_of_a_command_is_kept_with_each_attempt(on_sqlite: Headgate, script: Script) -> None:
+    text = "echo fetching; echo no route to https://ann:hunter2hunter2@example.org >&2; test -e repaired || exit 4"
+    with opened(on_sqlite) as gate:
+        fill(gate)
+        bring_to(gate, "downloading")
+        process = start(on_sqlite, "job-downloading", "--exec", f"job-downloading={script('step', text)}")
+        until(lambda: state_of(gate) == "failed", "the job to fail")
+        (on_sqlite.folder / "repaired").touch()
+        gate.queue.resume(JOB)
+        until(lambda: state_of(gate) == "processing", "the job to move")
+        stop(process)
+        shown = on_sqlite("ingest", "logs", JOB, "--step", "downloading").out
+        failed = "no route to https://ann:***@example.org"
+        assert shown == "".join(
+            f"==> downloading, {stream} of attempt {attempt} <==\n{line}\n"
+            for attempt, last in ((1, f"failed: {failed}"), (2, "done"))
+            for stream, line in (("stdout", "fetching"), ("stderr", failed), ("log", last))
+        )
+        assert len(on_sqlite("ingest", "logs", JOB, "--json").json["items"]) == 6
+        assert on_sqlite("ingest", "logs", JOB, "--step", "recording").out == ""
+
+
 def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log(on_sqlite: Headgate) -> None:
     (on_sqlite.folder / "mine.py").write_text(
         "from headgate import Done\n"
@@ -142,6 +164,8 @@ def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log
             if function == "crash":
                 assert len(told(lines, "consumer.crash")) == 3
                 assert "in crash" in told(lines, "consumer.crash")[0]["traceback"]
+                (log,) = gate.inventory.logs(JOB)
+                assert log.text.endswith("ValueError: no such thing\n\n")
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -270,6 +270,10 @@ def _ingest_jobs(tour: Tour, gate: Gate) -> None:
     tour.ask("GET /ingest-jobs", query={"batch": job["batch"]})
     tour.ask("GET /ingest-jobs/{jid}", jid=jid)
     tour.ask("GET /ingest-jobs/{jid}/frozen", jid=jid)
+    texts = [{"stream": "log", "text": "map.tif: 5,000 bytes\n", "size": 21}]
+    log = {"token": 7, "attempt": 1, "step": "downloading", "texts": texts, "ended": True}
+    tour.ask("PUT /ingest-jobs/{job}/logs", log, job=jid)
+    tour.ask("GET /ingest-jobs/{job}/logs", job=jid)
     for state, event in (("estimating", "finish"), ("provisioning", "finish"), ("downloading", "fail")):
         taken = gate.queue.acquire_job(state)
         assert taken is not None

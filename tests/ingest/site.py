@@ -16,7 +16,7 @@ from typing import Any
 
 import headgate
 from headgate.core.queue.model import Batch, IngestJob, work_states
-from headgate.daemon_wiring import daemon_rounds
+from headgate.daemon_wiring import daemon_rounds, with_logs
 from headgate.daemons.consumers import Consumers, Pace, Post
 from headgate.daemons.names import CONSUMERS
 from headgate.daemons.rounds import run_together
@@ -139,7 +139,7 @@ def running(gate: Gate, workers: int = 2, lease: float = 30.0, only: Sequence[st
     known = {(table.name, state) for table in gate.queue.tables() for state in work_states(table)}
     names = [name for name in handlers if name in (only or handlers) and CONSUMERS[name] in known]
     posts = [Post(*CONSUMERS[name], handlers[name], workers) for name in names]
-    consumer = Consumers(gate.queue, posts, Pace(lease, 0.2, 10.0), stop)
+    consumer = Consumers(gate.queue, with_logs(gate, posts), Pace(lease, 0.2, 10.0), stop)
     rounds = daemon_rounds(gate, ["batch-watcher", "messenger", "reaper"], 0.2)
     thread = threading.Thread(target=run_together, args=(rounds, stop), daemon=True)
     consumer.start()

@@ -15,7 +15,9 @@ from headgate.core.inventory import (
     Recording,
     StoredObject,
 )
-from headgate.operations.arguments import USUAL, After, By, Limit, Reason
+from headgate.core.logs import Log, LogStream, LogText
+from headgate.core.queue.model import DOWNLOADING
+from headgate.operations.arguments import USUAL, After, By, Limit, Reason, Token
 from headgate.operations.declaring import About, Declarations, Idempotency, Named, Page
 
 declared = Declarations("inventory")
@@ -104,6 +106,25 @@ def remove(
 @declared.get("/inventory/recordings", *READERS, answer="Its ARK and version.", nothing=NO_OBJECT)
 def recorded(job: str) -> dict[str, Any] | None:
     """Return the object and version that an ingest job has recorded."""
+
+
+@declared.get("/ingest-jobs/{job}/logs", "read", answer="Newest step first.", errors=(UnknownName,))
+def logs(job: str, limit: Limit = USUAL) -> Page[Log]:
+    """List the kept logs of an ingest job: for each step the end of what its handler, or its command, wrote. There are
+    no further pages.
+    """
+
+
+@declared.put("/ingest-jobs/{job}/logs", "queue:work")
+def keep_log(
+    job: str, token: Token, attempt: Annotated[int, About("Which attempt on the step it is.", ge=1)],
+    step: Annotated[str, About("State of the job.", example=DOWNLOADING)],
+    texts: Annotated[list[LogText], About("The end of each stream.", min_length=1, max_length=len(LogStream))],
+    ended: Annotated[bool, About("No more will follow.")] = False,
+) -> None:  # fmt: skip
+    """Keep the end of what was written in one step of an ingest job; a text replaces the one before. The token makes it
+    the log of this consumer alone.
+    """
 
 
 @declared.get("/inventory/intakes/{bid}", "queue:work", answer="The profile at that time.", nothing="Not started.")

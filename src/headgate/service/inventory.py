@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from headgate.chance import fraction
 from headgate.core.errors import UnknownName
@@ -21,13 +22,16 @@ from headgate.core.inventory import (
     StoredObject,
     is_import,
 )
+from headgate.core.logs import Log, LogText
 from headgate.core.queue.model import check_item_id
+from headgate.core.values.log_text import readable
 from headgate.core.values.names import check_name, check_reason, check_resource
 from headgate.core.values.plurals import plural
 from headgate.core.values.redaction import redact
 from headgate.service.access.identity import actor
 from headgate.service.access.identity import owner as caller
-from headgate.service.checks import check_limit
+from headgate.service.checks import check_limit, check_token
+from headgate.service.logs import fit_texts
 from headgate.stores.ports.inventory import InventoryStore
 from headgate.telemetry import event
 
@@ -59,8 +63,10 @@ class Inventory:
     :param limit: Largest number of results.
     """
 
-    def __init__(self, store: InventoryStore) -> None:
+    def __init__(self, store: InventoryStore, log_keep: int = 0) -> None:
         self._store = store
+        #: Bytes that are kept of the end of each output of a step; 0: none.
+        self.log_keep = log_keep
 
     # ---------------------------------------------------------------- names
 
@@ -86,6 +92,33 @@ class Inventory:
         new = self._store.record(recording, messages, caller() if by is None else by)
         event("object.recorded", ark=recording.ark, version=recording.version, job=recording.job, new=new)
         return new
+
+    # ---------------------------------------------------------------- logs
+
+    def keep_log(
+        self, job: str, token: int, attempt: int, step: str, texts: Sequence[LogText], *, ended: bool = False
+    ) -> None:
+        """Keep the end of what was written in one step of an ingest job; a text replaces the one before.
+
+        :param token: Token of the consumer that has taken the job.
+        :param attempt: Which attempt on the step it is.
+        :param step: State of the job.
+        :param texts: The end of each stream.
+        :param ended: No more will follow.
+        """
+        safe = [replace(each, text=readable(redact(each.text))) for each in texts]
+        self._keep_log(check_item_id(job), check_token(token), check_limit(attempt), step, safe, ended=ended)
+
+    def _keep_log(
+        self, job: str, token: int, attempt: int, step: str, texts: Sequence[LogText], *, ended: bool
+    ) -> None:
+        fitting = fit_texts(texts, self.log_keep)
+        if fitting:
+            self._store.keep_log(job, token, attempt, check_name("step", step), fitting, ended=ended)
+
+    def logs(self, job: str, *, limit: int = 100) -> Sequence[Log]:
+        """List the kept logs of an ingest job, newest step first: what its handler, or its command, wrote."""
+        return self._store.logs(check_item_id(job), check_limit(limit))
 
     def owner_and_version(self, ark: str) -> tuple[str, int] | None:
         """Return the owner and the newest version of an object; None if no version is recorded."""

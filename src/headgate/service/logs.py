@@ -95,6 +95,10 @@ class LogUploads:
         with self._busy:
             self._upload(ended=True)
 
+    def stop(self) -> None:
+        """Stop without sending more."""
+        self._done.set()
+
     def last_line(self) -> str:
         """The last line of the last output that has one: stderr before stdout."""
         return next((line for tail in reversed(self.tails) if (line := tail.last_line)), "")

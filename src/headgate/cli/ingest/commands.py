@@ -15,6 +15,7 @@ from headgate.cli.ingest import objects as ingest_objects
 from headgate.cli.ingest import operators as ingest_operators
 from headgate.cli.ingest.items import ItemId
 from headgate.cli.ingest.job_progress import bars
+from headgate.cli.ingest.step_logs import logs
 from headgate.cli.terminal import watching
 from headgate.cli.terminal.alarms import alarm_lines
 from headgate.cli.terminal.console import Console
@@ -183,6 +184,9 @@ def show_job(console: Console, /, job: str, *, watch: bool, every: float) -> int
         return items.job_text(console, *found[:2]) + "\n".join(kept)
 
     return _follow(console, ask, document, text, watch=watch, every=every)
+
+
+ingest.add_command(logs)
 
 
 @ingest.command("wait", short_help="Wait until a batch or job has ended.")

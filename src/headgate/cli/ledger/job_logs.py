@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,14 +11,12 @@ import click
 from headgate.cli.ledger.dataids import EXACT, ONE
 from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import JOB_NAME, common
-from headgate.cli.terminal.output import ago
+from headgate.cli.terminal.printed_logs import heading, print_log
 from headgate.cli.terminal.values import Word
 from headgate.core.errors import Unavailable
 from headgate.core.ledger.model import RUNNING
 from headgate.core.logs import MOST_LOGGED, Log, LogStream
 from headgate.core.values.log_text import added
-from headgate.core.values.sizes import size_in_words
-from headgate.core.values.visible import visible
 from headgate.core.values.wire import plain
 
 if TYPE_CHECKING:
@@ -67,7 +64,7 @@ def logs(
         console.answer_list(plain(newest), str)
         return
     for each in newest:
-        _print(_heading(each) if stream is None else "", each.text)
+        print_log(heading(each) if stream is None else "", each.text)
     if not newest:
         console.say(_nothing(console, job_name, dataid))
     others = sorted({each.attempt for each in found} - {each.attempt for each in newest})
@@ -114,29 +111,17 @@ class _Follower:
         key = (log.token, log.stream)
         new = added(self._printed.get(key, ""), log.text)
         if new is None:
-            _print("", "… some output is not kept …\n")
+            print_log("", "… some output is not kept …\n")
         text = log.text if new is None else new
         if text:
-            heading = _heading(log) if self._last != key and self._stream is None else ""
+            title = heading(log) if self._last != key and self._stream is None else ""
             self._last, self._printed[key] = key, log.text
-            _print(heading, text)
+            print_log(title, text)
 
 
 def _newest(found: Sequence[Log]) -> list[Log]:
     """The logs of the newest attempt among these."""
     return [each for each in found if each.token == found[0].token]
-
-
-def _heading(log: Log) -> str:
-    end = "" if log.ended else f", last sent {ago(log.at)}"
-    cut = f", the end of {size_in_words(log.size)}" if log.cut else ""
-    return f"==> {log.stream} of attempt {log.attempt}{cut}{end} <==\n"
-
-
-def _print(heading: str, text: str) -> None:
-    """Print it; a line that has not ended is ended."""
-    sys.stdout.write(heading + visible(text) + ("" if text.endswith("\n") or not text else "\n"))
-    sys.stdout.flush()
 
 
 def _nothing(console: Console, job: str, dataid: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import IO
 
@@ -15,10 +16,11 @@ DRAIN_SECONDS = 2.0
 
 
 class Drain:
-    """Reads a pipe to its end, keeps the end of it, and passes it on to our own stderr if asked."""
+    """Reads a pipe to its end, keeps the end of it, and passes it on to a listener, and to our own stderr if asked."""
 
-    def __init__(self, stream: IO[bytes], *, echo: bool) -> None:
+    def __init__(self, stream: IO[bytes], listener: Callable[[bytes], None] | None = None, *, echo: bool) -> None:
         self._stream = stream
+        self._listener = listener
         self._echo = echo
         self._kept = b""
         self._cut = False
@@ -36,6 +38,8 @@ class Drain:
             while chunk := os.read(self._stream.fileno(), 65536):
                 self._cut = self._cut or len(self._kept) + len(chunk) > KEPT_BYTES
                 self._kept = (self._kept + chunk)[-KEPT_BYTES:]
+                if self._listener is not None:
+                    self._listener(chunk)
                 if self._echo:
                     with suppress(OSError, ValueError, AttributeError):  # It may be closed, or never have been.
                         sys.stderr.buffer.write(chunk)

@@ -11,6 +11,8 @@ from typing import IO
 
 from headgate.cli.processes.drain import Drain
 from headgate.cli.processes.guardian import Guardian, is_alive, send_to
+from headgate.core.logs import LogStream
+from headgate.service.queue.step_logs import listener
 
 #: Becomes the command when the guardian watches it, and exits if we die before that. The command's words are passed
 #: literally; no shell parses them.
@@ -43,8 +45,8 @@ class Spawned:
         )
         self._guardian.kill_at(self._popen.pid, kill_at)
         self._drains = {
-            "out": Drain(_pipe(self._popen.stdout), echo=False),
-            "err": Drain(_pipe(self._popen.stderr), echo=True),
+            "out": Drain(_pipe(self._popen.stdout), listener(LogStream.STDOUT), echo=False),
+            "err": Drain(_pipe(self._popen.stderr), listener(LogStream.STDERR), echo=True),
         }
         with suppress(BrokenPipeError), _pipe(self._popen.stdin) as start:
             start.write(b"go\n")

@@ -129,7 +129,7 @@ def run_daemons(
     """Run the planned daemons, and the rounds `beside` them, until asked to stop."""
     from headgate.cli.processes.environment import for_daemon_command
     from headgate.core.daemons import step_of
-    from headgate.daemon_wiring import daemon_rounds, ingest_handlers
+    from headgate.daemon_wiring import daemon_rounds, ingest_handlers, with_logs
     from headgate.daemons.consumers import Consumers, Pace
     from headgate.daemons.presence import sign_off, sign_on
     from headgate.daemons.rounds import run_together
@@ -139,7 +139,7 @@ def run_daemons(
     pace = Pace(check_positive_lease(how["lease"]), pause, check_span("grace", how["grace"]))
     handlers = ingest_handlers(gate) if wanted.own else {}
     variables = for_daemon_command(console.settings, console.store_variables())
-    posts = wanted.posts(gate.queue, how["workers"], variables, handlers)
+    posts = with_logs(gate, wanted.posts(gate.queue, how["workers"], variables, handlers))
     rounds = daemon_rounds(gate, wanted.rounds, interval)
     steps = [step_of(post.noun, post.state) for post in posts] + list(wanted.rounds)
     consumer = Consumers(gate.queue, posts, pace, orders.stop)

@@ -15,6 +15,7 @@ from headgate.core.errors import BadManifest, BadPayload, BadValue, StoreUnavail
 from headgate.core.queue.model import IngestJob
 from headgate.core.queue.titles import file_name_of
 from headgate.core.values.plurals import plural
+from headgate.core.values.redaction import shown
 from headgate.ingest.containers import members as container
 from headgate.ingest.containers.budget import ContainerLimits
 from headgate.ingest.containers.unpacking import unpack_confined
@@ -27,10 +28,11 @@ from headgate.ingest.formats.manifest import FoundFile, Manifest
 from headgate.ingest.profiles.profile import Profile
 from headgate.ingest.retries import Retries
 from headgate.ingest.safe_files import probe_case, sync_folder, write_synced
-from headgate.ingest.sources.download import DownloadOptions, FailedDownload, Progress, Wanted, download
+from headgate.ingest.sources.download import DownloadOptions, FailedDownload, Fetched, Progress, Wanted, download
 from headgate.ingest.steps.new_jobs import OBJECT_LAYOUTS
 from headgate.ingest.steps.system_files import PRODUCER, STORAGE_MANIFEST, SYSTEM
 from headgate.ingest.stopping import Stop
+from headgate.service.queue.step_logs import note
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +258,10 @@ class _Gathering:
         outcome = download(
             fetcher, wanted, folder, self.folder.parts, options=options, stop=self.stop, progress=self.progress
         )
+        for each in outcome.fetched:
+            note(_fetched(each))
+        for failed in outcome.failed:
+            note(f"{failed.name}: {failed.why} (tries: {failed.tries}), from {shown(failed.url)}")
         if outcome.failed:
             raise NotGathered(outcome.failed)
         return {each.name: FoundFile(each.size, each.digests) for each in outcome.fetched}
@@ -268,7 +274,14 @@ class _Gathering:
         packed = self.folder.packed / name
         members = unpack_confined(packed, container_kind(name), self.folder.producer, limits=most, stop=self.stop)
         found = {each.name: FoundFile(each.size, each.digests) for each in members}
+        note(f"unpacked {name}: {plural(len(found), 'file')}, {sum(each.size for each in found.values()):,} bytes")
         return _as_it_says(self.folder, found, self.profile)
+
+
+def _fetched(file: Fetched) -> str:
+    digests = "".join(f", {algorithm} {digest}" for algorithm, digest in file.digests.items())
+    kept = "kept from an earlier attempt" if file.earlier else f"from {shown(file.url)}"
+    return f"{file.name}: {file.size:,} bytes{digests}, {kept}"
 
 
 def container_kind(name: str) -> str:

@@ -35,6 +35,7 @@ from headgate.ingest.steps.system_files import (
 from headgate.ingest.storage.port import NewFile, ObjectChange
 from headgate.service.leases.renewal import ItemHold
 from headgate.service.queue.outcomes import Done, Failed, NotNow, Outcome
+from headgate.service.queue.step_logs import note
 
 T = TypeVar("T")
 
@@ -93,6 +94,7 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     if isinstance(gathered, Failed):
         return gathered
     identifiers = name_object(context, job, profile, gathered.describe, gathered.said.identifiers)
+    note(f"named {', '.join((identifiers.primary, *identifiers.local))}")
     if not stores_later(context.queue):
         return _store(gathered, identifiers, hold)
     change = gathered.change(identifiers)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from headgate.core.errors import BadValue, Invalid, ObjectRefused, ServiceRefused, ServiceUnavailable
 from headgate.core.inventory import Delivery, InventoryFile, Recording
 from headgate.core.queue.model import RECORDING, IngestJob
-from headgate.core.values.redaction import redact
+from headgate.core.values.redaction import redact, shown
 from headgate.ingest.context import Context, stop_of
 from headgate.ingest.formats.ark import dataid, parse_object
 from headgate.ingest.formats.descriptions import read_erc
@@ -22,6 +22,7 @@ from headgate.ingest.steps.system_files import SYSTEM
 from headgate.ingest.storage.port import Version
 from headgate.service.leases.renewal import ItemHold
 from headgate.service.queue.outcomes import Done, Failed, Outcome
+from headgate.service.queue.step_logs import note
 
 
 def job_recording(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
@@ -86,6 +87,7 @@ def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
         context.inventory.undelivered(message, str(error), for_good=refused)
         later = "" if refused else " (the messenger retries it)"
         return Done(f"stored and recorded; the callback failed, which the profile allows{later}: {error}")
+    note(f"delivered {message.id} to {shown(sending.url)}")
     context.inventory.delivered(message)
     return Done("stored, recorded and notified")
 

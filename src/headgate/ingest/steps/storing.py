@@ -13,6 +13,7 @@ from pathlib import Path
 from headgate.core.errors import BadPayload
 from headgate.core.locks.model import Mode
 from headgate.core.queue.model import IngestJob
+from headgate.core.values.plurals import plural
 from headgate.ingest.context import Context, now
 from headgate.ingest.formats import manifest
 from headgate.ingest.formats.descriptions import Description, read_dublin_core, read_erc
@@ -28,6 +29,7 @@ from headgate.ingest.storage.port import Note, ObjectChange, StoredFile, Version
 from headgate.service.leases.renewal import ItemHold
 from headgate.service.queue.checks import DEFAULT_LEASE
 from headgate.service.queue.outcomes import Done
+from headgate.service.queue.step_logs import note as step_note
 from headgate.telemetry import event
 
 #: A storage service answers when it has fetched and stored all of an object.
@@ -64,7 +66,10 @@ def store_version(
     note = Note(operation_of(context, job), now(), f"ingest job {job.id} of {job.batch}", submitter)
     # Another update may not come between reading the former description and storing the new one.
     with locked_object(context, job, ark, Mode.EXCLUSIVE, hold) as stop:
-        stored = store(context, job, profile, ark, change(), note, stop)
+        wanted = change()
+        stored = store(context, job, profile, ark, wanted, note, stop)
+    files = plural(len(wanted.files), "file")
+    step_note(f"stored {ark} v{stored.version}{stored.by}: {files} in storage of kind {profile.storage.kind}")
     return Done(f"stored as {ark} v{stored.version}{stored.by}", configuration={"stored_version": stored.version})
 
 

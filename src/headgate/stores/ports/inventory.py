@@ -17,6 +17,7 @@ from headgate.core.inventory import (
     Recording,
     StoredObject,
 )
+from headgate.core.logs import Log, LogText
 
 
 class InventoryStore(Protocol):
@@ -54,6 +55,12 @@ class InventoryStore(Protocol):
 
     def files(self, ark: str, version: int, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
         """The files of a version, in the order of its manifest; from position `start` on, at most `limit`."""
+
+    def keep_log(self, job: str, token: int, attempt: int, step: str, texts: Sequence[LogText], *, ended: bool) -> None:
+        """Keep the end of what was written in one step of an ingest job, by the consumer of that token."""
+
+    def logs(self, job: str, limit: int) -> Sequence[Log]:
+        """The kept logs of an ingest job, newest step first."""
 
     def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
         """Strike an object out with its versions, files and names, and its chunks out of the ledger: one step.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, select
-
 from headgate.calls.actor import actor
 from headgate.calls.deadlines import LOG_CALLS, answered_in_time
 from headgate.core.ledger import work as chunk_work
@@ -20,9 +18,9 @@ from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger.shapes import shape_of
 from headgate.stores.sql.ledger.snapshots import load
-from headgate.stores.sql.log_schema import log
 
-KEPT = log.c
+#: The job of a log that belongs to an ingest job.
+NO_JOB = 0
 FIND_CLAIM = Statement(
     "The rows of a claim, whether it runs or was reported.",
     """select j.id, c.dataset_id, c.attempt from hg_job j
@@ -40,6 +38,18 @@ FIND_LOGS = Statement(
     "The logs that are kept of a chunk or ingest job, without their texts.",
     "select token, stream, size from hg_log where job_id = :job and subject = :subject",
 )
+#: By whether an attempt is asked for, and a stream.
+READ_LOGS = {
+    (of_attempt, of_stream): Statement(
+        "The newest logs, newest attempt first; of one attempt stdout before stderr.",
+        f"""select attempt, token, step, stream, content, size, cut, ended, at from hg_log
+            where job_id = :job and subject = :subject {"and attempt = :attempt" if of_attempt else ""}
+              {"and stream = :stream" if of_stream else ""}
+            order by token desc, stream desc limit :limit""",
+    )
+    for of_attempt in (False, True)
+    for of_stream in (False, True)
+}
 ADD_LOG = Statement(
     "The first text of a stream.",
     """insert into hg_log (job_id, subject, token, stream, attempt, step, size, cut, ended, at, content)
@@ -54,6 +64,7 @@ CHANGE_LOG = Statement(
 DROP_LOGS = Statement(
     "Logs of the earliest attempts.", "delete from hg_log where job_id = :job and subject = :subject and token < :token"
 )
+DROP_ALL_LOGS = Statement("All logs of an ingest job.", "delete from hg_log where job_id = :job and subject = :subject")
 FIND_OLDEST = Statement("When the oldest log was written.", "select min(at) from hg_log")
 FIND_LAST = Statement(
     "The last of the oldest logs that are removed together.",
@@ -104,26 +115,22 @@ def keep_log(tx: Transaction, writer: Writer, texts: Sequence[LogText], *, ended
         tx.run(DROP_LOGS, job=writer.job, subject=writer.subject, token=tokens[MOST_LOGGED - 1])
 
 
+def drop_logs(tx: Transaction, item: str) -> None:
+    """An ingest job has left the queue: its logs go."""
+    tx.run(DROP_ALL_LOGS, job=NO_JOB, subject=item)
+
+
 def read_logs(
     tx: Transaction, job: int, subject: str, attempt: int | None, stream: LogStream | None, limit: int
 ) -> list[Log]:
     """The newest logs, newest attempt first; of one attempt in the order of the streams."""
-    question: Select[tuple[object, ...]] = (
-        select(
-            KEPT.attempt, KEPT.token, KEPT.step, KEPT.stream, KEPT.content, KEPT.size, KEPT.cut, KEPT.ended, KEPT.at
-        )
-        .where(KEPT.job_id == job, KEPT.subject == subject)
-        .order_by(KEPT.token.desc(), KEPT.stream.desc())
-        .limit(limit)
-    )  # fmt: skip
-    if attempt is not None:
-        question = question.where(KEPT.attempt == attempt)
-    if stream is not None:
-        question = question.where(KEPT.stream == stream.value)
+    statement = READ_LOGS[attempt is not None, stream is not None]
+    word = None if stream is None else stream.value
+    rows = tx.all(statement, job=job, subject=subject, attempt=attempt, stream=word, limit=limit)
     return [
-        Log(int(number), int(token), str(step), LogStream(word), zlib.decompress(content).decode(), int(size),
+        Log(int(number), int(token), str(step), LogStream(name), zlib.decompress(content).decode(), int(size),
             bool(cut), bool(ended), moment(at))
-        for number, token, step, word, content, size, cut, ended, at in tx.ask(question)
+        for number, token, step, name, content, size, cut, ended, at in rows
     ]  # fmt: skip
 
 

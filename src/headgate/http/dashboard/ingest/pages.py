@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse
 
 from headgate.core.errors import UnknownName
 from headgate.core.inventory import Message
+from headgate.core.logs import Log
 from headgate.core.queue.model import FAILED, Item
 from headgate.core.tables.machine import Also, By, Machine
 from headgate.core.values.wire import plain
@@ -145,7 +146,7 @@ def job(request: Request, gate: TheGate, who: Reader, jid: str) -> Response:
         request, "ingest_job.html", who, title=f"Ingest job {jid}", job=found, files=files,
         acts=[*resume_acts(found, kept), *acts_of(gate.queue, found)], progress=progress_of(found),
         settings=_pairs(settings), frozen=kept.sentences if kept else [],
-        entries=gate.history(item=jid, limit=TOLD),
+        entries=gate.history(item=jid, limit=TOLD), logs=_logs(gate, jid),
         failed_files=len(failed), can_place=found.state not in gate.queue.tables()[1].ends, path_of=path_of,
         summary=f"{jid} is {found.state}",
     )  # fmt: skip
@@ -160,6 +161,11 @@ def _gone(gate: Gate, item: str) -> Response:
 
 def _messages(gate: Gate, item: str) -> Sequence[Message]:
     return gate.inventory.messages(item)[:ROWS] if gate.keeps_inventory else ()
+
+
+def _logs(gate: Gate, item: str) -> Sequence[Log]:
+    """The logs of its steps; none for a caller whose sight is limited, since they belong to no profile."""
+    return gate.inventory.logs(item, limit=ROWS) if gate.keeps_inventory and not gate.sight else ()
 
 
 def _pairs(values: Mapping[str, object]) -> Iterable[tuple[str, str]]:

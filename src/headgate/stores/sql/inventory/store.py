@@ -22,6 +22,7 @@ from headgate.core.inventory import (
     StoredObject,
 )
 from headgate.core.ledger.model import Dataset
+from headgate.core.logs import Log, LogText
 from headgate.core.queue.model import MESSAGE_LENGTH
 from headgate.core.values.wire import parse, plain
 from headgate.stores.sql.database.engine import Database
@@ -94,6 +95,17 @@ class SqlInventory:
             for name, size, digest, since, digests in rows
         ]
 
+    def keep_log(self, job: str, token: int, attempt: int, step: str, texts: Sequence[LogText], *, ended: bool) -> None:
+        from headgate.stores.sql.logs import NO_JOB, Writer, keep_log
+
+        writer = Writer(NO_JOB, job, token, attempt, step)
+        self._database.write_through(lambda tx: keep_log(tx, writer, texts, ended=ended))
+
+    def logs(self, job: str, limit: int) -> Sequence[Log]:
+        from headgate.stores.sql.logs import NO_JOB, read_logs
+
+        return self._database.read(lambda tx: read_logs(tx, NO_JOB, job, None, None, limit))
+
     def remove(self, ark: str, dataids: Sequence[str], reason: str, who: str) -> bool:
         return self._database.write_through(lambda tx: _remove(tx, ark, dataids, reason, who))
 
@@ -114,10 +126,13 @@ class SqlInventory:
         self._database.write(work)
 
     def forget(self, item: str) -> None:
+        from headgate.stores.sql.logs import drop_logs
+
         def work(tx: Transaction) -> None:
             tx.run(sql.DROP_INTAKE, batch=item)
             tx.run(sql.DROP_MESSAGES, item=item)
             tx.run(sql.DROP_LATE_MESSAGES)
+            drop_logs(tx, item)
 
         self._database.write(work)
 
