@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import headgate
-from benchmarks import ledger_bulk, ledger_growth, ledger_peers, ledger_raw
+from benchmarks import ledger_bulk, ledger_growth, ledger_mapped, ledger_peers, ledger_raw
 from benchmarks.harness import Step, compare, table, verdict
 from benchmarks.places import Places, places
 from headgate.stores.sql.dialects.sqlite.dialect import Sqlite
@@ -158,7 +158,7 @@ def starting(places: Places) -> str:
 PARTS = {
     "raw": against_raw, "peers": against_peers, "bulk": in_bulk, "start": starting,
     "waiting": ledger_growth.with_many_waiting, "snapshot": ledger_growth.under_an_old_snapshot,
-    "finished": ledger_growth.with_many_finished,
+    "finished": ledger_growth.with_many_finished, "mapped": ledger_mapped.with_mapped_days,
 }  # fmt: skip
 
 

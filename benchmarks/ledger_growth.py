@@ -46,8 +46,8 @@ def with_many_finished(places: Places) -> str:
             ledger_bulk.fill(url, 1, finished, jobs=1)
             ledger_bulk.fill(url, finished + 1, finished + FEW, jobs=0)
             turns.append(find_next_times(url))
-        few, many = _in_turns(*turns)
-        rows.append((name, few * 1e6, many * 1e6, many / few, MOST, _at_most(many / few)))
+        few, many = in_turns(*turns)
+        rows.append((name, few * 1e6, many * 1e6, many / few, MOST, at_most(many / few)))
     header = ("store", f"{FEW:,}", f"{FINISHED:,}", "times", "at most", "")
     return table("find_next with many finished chunks, micro-seconds", header, rows)
 
@@ -65,7 +65,7 @@ def with_many_waiting(places: Places) -> str:
     times = statistics.median(few_rate / many_rate for few_rate, many_rate in pairs)
     rates = [statistics.median(each) for each in zip(*pairs, strict=True)]
     header = ("store", f"{4 * FEW:,}", f"{WAITING:,}", "times slower", "at most", "")
-    rows = [("PostgreSQL", *rates, times, MOST, _at_most(times))]
+    rows = [("PostgreSQL", *rates, times, MOST, at_most(times))]
     return table("Eight workers with many waiting chunks, pairs per second", header, rows)
 
 
@@ -85,17 +85,17 @@ def under_an_old_snapshot(places: Places) -> str:
             claim = ledger.find_next("clean")
             assert claim
             ledger.success(claim)
-        fresh, old = _in_turns(*(find_next_times(url) for url in stores))
+        fresh, old = in_turns(*(find_next_times(url) for url in stores))
         ledger.resubmit("clean", "1000003", reason="the benchmark wants it first")
         first = ledger.find_next("clean")
         assert first
         assert first.dataid == "1000003", "what is resubmitted goes first"
     header = ("store", "without", "under it", "times", "at most", "")
-    rows = [("PostgreSQL", fresh * 1e6, old * 1e6, old / fresh, MOST, _at_most(old / fresh))]
+    rows = [("PostgreSQL", fresh * 1e6, old * 1e6, old / fresh, MOST, at_most(old / fresh))]
     return table(f"find_next after {CLAIMS:,} claims under an old snapshot, micro-seconds", header, rows)
 
 
-def _in_turns(one: Callable[[], list[float]], other: Callable[[], list[float]]) -> tuple[float, float]:
+def in_turns(one: Callable[[], list[float]], other: Callable[[], list[float]]) -> tuple[float, float]:
     """The median times of two, measured in turns."""
     pairs = [(one(), other()) for _ in range(TURNS)]
     return (
@@ -104,5 +104,5 @@ def _in_turns(one: Callable[[], list[float]], other: Callable[[], list[float]]) 
     )
 
 
-def _at_most(times: float) -> str:
+def at_most(times: float) -> str:
     return "ok" if times <= MOST else "MISSED"
