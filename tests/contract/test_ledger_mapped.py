@@ -9,7 +9,7 @@ import pytest
 from headgate import ClaimRefused, Gate, LockRefused
 from headgate.service.ledger.use_cases import Ledger
 from tests.contract.ledger_steps import WHY, claimed, expire, next_id, status_of, told
-from tests.contract.over_http import LEDGER_STORES
+from tests.contract.over_http import LEDGER_STORES, behind
 from tests.contract.steps import Gates
 
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
@@ -256,3 +256,15 @@ def test_two_workers_get_two_months(gates: Gates) -> None:
         ledger.success(claim)
     assert [next_id(one.ledger, "monthly"), next_id(two.ledger, "monthly")] == ["2026-02", "2026-04"]
     assert next_id(two.ledger, "monthly") is None
+
+
+def test_arrivals_that_wait_are_no_damage(gate: Gate) -> None:
+    ledger = monthly(gate)
+    clean(ledger, *DAYS)
+    ledger.success(claimed(ledger, "monthly"))
+    ledger.resubmit("clean", DAYS[4], reason=WHY, downstream=True)
+    assert next_id(ledger, "monthly") is None
+    ledger.success(claimed(ledger, "clean"))
+    assert behind(gate).faults() == []
+    assert next_id(ledger, "monthly") == "2026-02"
+    assert behind(gate).faults() == []

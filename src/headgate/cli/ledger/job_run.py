@@ -296,7 +296,7 @@ def claim_files(folder: Path, claim: Claim) -> Iterator[dict[str, str]]:
         for prefix, port in _prefixes(claim):
             if port.dataids is not None:
                 text = "".join(f"{dataid}\n" for dataid in port.dataids)
-                path = stack.enter_context(private_file(folder, "ids-", text))
+                path = stack.enter_context(private_file(folder, "ids-", text, ".txt"))
                 files |= {f"{prefix}_IDS_FILE": path}
                 files.setdefault("HEADGATE_INPUT_IDS_FILE", path)
         yield {name: str(path) for name, path in files.items()}

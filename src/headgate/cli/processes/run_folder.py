@@ -35,11 +35,11 @@ def run_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def private_file(folder: Path, prefix: str, text: str) -> Iterator[Path]:
+def private_file(folder: Path, prefix: str, text: str, suffix: str = ".json") -> Iterator[Path]:
     """Create a file with this text that only its user can read, and remove it afterwards."""
     import tempfile
 
-    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".json", dir=folder)
+    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=folder)
     path = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -23,6 +23,7 @@ from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger.changes import carry_out as carry_out_chunk
 from headgate.stores.sql.ledger.changes import refresh_candidate
+from headgate.stores.sql.ledger.mapping_statements import HAS_ARRIVALS
 from headgate.stores.sql.ledger.shapes import Shape, all_jobs, shape_of
 from headgate.stores.sql.ledger.snapshots import look
 from headgate.stores.sql.locks.changes import Committed, carry_out
@@ -175,6 +176,8 @@ def _lost_outputs(tx: Transaction, shape: Shape) -> Found:
 
 def _lost_candidates(tx: Transaction, shape: Shape) -> Found:
     """Chunks that the table allows to be claimed, and that find_next does not see."""
+    if shape.job.mapped and tx.one(HAS_ARRIVALS, job=shape.id) is not None:
+        return  # Its next call looks at what arrived.
     lost: dict[str, None] = {}
     # What a mapped job may claim does not have the data ids of its inputs; find_next folds what arrived for it.
     for position, name in enumerate(() if shape.job.mapped else shape.job.inputs):
