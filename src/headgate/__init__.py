@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from headgate.core.faults import Fault
     from headgate.core.history import Entry, Happened, HistoryPage
+    from headgate.core.incidents import Incident, OpenIncidents
     from headgate.core.inventory import (
         Delivery,
         Intake,
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from headgate.service.access.tokens import Tokens
     from headgate.service.guards.kinds import GuardBusy, StorageGuard, StorageLock
     from headgate.service.history import History
+    from headgate.service.incidents import Incidents
     from headgate.service.inventory import Inventory
     from headgate.service.leases.renewal import ClaimHold, ItemHold, LockHold
     from headgate.service.ledger.use_cases import Ledger
@@ -157,6 +159,8 @@ __all__ = [
     "HoldersUnconfirmed",
     "Identifiers",
     "ImportedObject",
+    "Incident",
+    "Incidents",
     "IngestJob",
     "InputMap",
     "Intake",
@@ -197,6 +201,7 @@ __all__ = [
     "ObjectVersion",
     "OnFailure",
     "OnLate",
+    "OpenIncidents",
     "Order",
     "Outcome",
     "Overview",
@@ -260,6 +265,7 @@ _HOMES = {
     "core.counts": ("Counts",),
     "core.faults": ("Fault",),
     "core.history": ("Entry", "Happened", "HistoryPage"),
+    "core.incidents": ("Incident", "OpenIncidents"),
     "core.inventory": (
         "Delivery",
         "Intake",
@@ -306,6 +312,7 @@ _HOMES = {
     "ingest.storage.port": ("Problem", "Progress"),
     "service.guards.kinds": ("GuardBusy", "StorageGuard", "StorageLock"),
     "service.history": ("History",),
+    "service.incidents": ("Incidents",),
     "service.inventory": ("Inventory",),
     "service.ledger.use_cases": ("Ledger",),
     "service.locks.use_cases": ("Locks",),

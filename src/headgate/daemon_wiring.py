@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from headgate.core.errors import BadValue
+from headgate.core.inventory import MessageKind
+from headgate.core.notices import NOTICE_KINDS
 from headgate.daemons.batch_watcher import batch_watcher
 from headgate.daemons.cleaner import cleaner
 from headgate.daemons.consumers import Post
@@ -20,6 +23,8 @@ from headgate.service.queue.step_logs import LoggedHandler
 from headgate.service.queue.work_folder import sweep_folder
 
 if TYPE_CHECKING:
+    from headgate.core.inventory import Message
+    from headgate.ingest.notices.incident_sender import NoticeSender
     from headgate.service.queue.outcomes import Handler
 
 
@@ -84,16 +89,41 @@ def _history(gate: Gate, interval: float) -> list[Rounds]:
 
 
 def _messenger(gate: Gate, interval: float) -> list[Rounds]:
+    # Without an inventory there is no outbox either.
+    if not gate.keeps_inventory:
+        return []
+    kinds = tuple(each for each in MessageKind if each not in NOTICE_KINDS)
+    senders = {kind: lambda message: _send_for_ingest(gate, message) for kind in kinds}
+    plan: Callable[[], int] = lambda: 0  # noqa: E731 - there are no recipients
+    if gate.service is None and gate.settings["notices"]:
+        from headgate.service.incident_notices import IncidentNotices
+
+        plan = IncidentNotices(gate.settings, gate.store).plan
+        notify = cache(lambda: _notice_sender(gate))
+        senders |= {kind: lambda message: notify().send(message) for kind in NOTICE_KINDS}
+
     def send() -> int:
         """Send what waits in the outbox. What that needs is loaded when there is something to send."""
+        planned = plan()
         if not gate.inventory.due(1):
-            return 0
-        from headgate.ingest.notices.messages import send_due
+            return planned
+        from headgate.ingest.notices.outbox import send_due
 
-        return send_due(gate.ingest)
+        return planned + send_due(gate.inventory, lambda message: senders[message.kind](message), tuple(senders))
 
-    # Without an inventory there is no outbox either.
-    return messenger(send, interval) if gate.keeps_inventory else []
+    return messenger(send, interval)
+
+
+def _send_for_ingest(gate: Gate, message: Message) -> None:
+    from headgate.ingest.notices.messages import send
+
+    send(gate.ingest, message)
+
+
+def _notice_sender(gate: Gate) -> NoticeSender:
+    from headgate.ingest.notices.incident_sender import NoticeSender
+
+    return NoticeSender(gate.settings, gate.inventory)
 
 
 #: Who makes the rounds of each, by the names in daemons/names.py.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headgate.service.doctor import Doctor
     from headgate.service.epochs import Epochs
     from headgate.service.history import History
+    from headgate.service.incidents import Incidents
     from headgate.service.inventory import Inventory
     from headgate.service.ledger.use_cases import Ledger
     from headgate.service.locks.use_cases import Locks
@@ -105,6 +106,13 @@ class Gate:
     def keeps_ledger(self) -> bool:
         """Whether there is a SQL store that keeps a ledger."""
         return self.service.keeps_ledger if self.service else self.store.ledger is not None
+
+    @cached_property
+    def incidents(self) -> Incidents:
+        """What needs a person: chunks that failed for good, and what others report."""
+        if self.service:
+            return self.service.incidents
+        return wiring.build_incidents(self.store)
 
     @property
     def secrets(self) -> Secrets:

@@ -241,9 +241,24 @@ def _read_file(path: Path) -> dict[str, str]:
     for name, value in content.items():
         if name not in names:
             raise BadValue("setting", name, f"in {path} is unknown; {suggestion(name, list(names))}")
-        if isinstance(value, dict | list):
+        if isinstance(value, dict | list) and name != "notices":
             raise BadValue("setting", name, f"in {path} is not a single value")
-    return {name: _absolute(names[name], str(value), path.parent) for name, value in content.items()}
+    return {name: _absolute(names[name], _as_text(value, path.parent), path.parent) for name, value in content.items()}
+
+
+def _as_text(value: Any, folder: Path) -> str:
+    """A value of a file; tables as JSON, in which files of secrets are relative to that folder."""
+    if not isinstance(value, dict | list):
+        return str(value)
+    import json
+
+    def located(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: located(each) for name, each in part.items()}
+        is_file = isinstance(part, str) and part.startswith("file:")
+        return f"file:{folder / part.removeprefix('file:')}" if is_file else part
+
+    return json.dumps(located(value), default=str)
 
 
 def default_client() -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headgate.ingest.profiles.folder import ProfilesFolder
     from headgate.service.access.sessions import BrowserSessions
     from headgate.service.access.tokens import Tokens
+    from headgate.service.incidents import Incidents
     from headgate.service.inventory import Inventory
     from headgate.service.ledger.use_cases import Ledger
     from headgate.service.locks.use_cases import Locks
@@ -44,6 +45,10 @@ def check_settings(settings: Settings) -> list[str]:
     settings.check()
     settings.seconds("lock_delay")
     settings.count("resource_limit")
+    if settings["notices"]:
+        from headgate.core.notices import parse_routes
+
+        parse_routes(settings["notices"])
     if not settings["guards"].strip():
         return []
     from headgate.service.guards.kinds import check_guards
@@ -71,6 +76,13 @@ def build_ledger(settings: Settings, store: Store) -> Ledger | None:
         return None
     secrets = Secrets(CustodyRecords(store.ledger), settings)
     return Ledger(store.ledger, secrets, settings.variables("job_variables"), settings.log_keep)
+
+
+def build_incidents(store: Store) -> Incidents:
+    """Build the incidents. Raises BadValue where the store keeps no ledger."""
+    from headgate.service.incidents import Incidents
+
+    return Incidents(needed(store.ledger, store, f"incidents; {BESIDE}").incidents)
 
 
 def build_queue(settings: Settings, store: Store, profiles: ProfilesFolder | None) -> Queue:

@@ -9,6 +9,9 @@ from headgate.core.ledger.model import HOLD
 from headgate.service.ledger.use_cases import Ledger
 from headgate.stores.sql.ledger import selections
 from tests.contract.ledger_steps import WHY, claimed, expire, one_job, status_of, told
+from tests.contract.over_http import LEDGER_STORES
+
+pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 
 DAYS = [f"2026-10-{day:02}" for day in range(1, 32)]
 

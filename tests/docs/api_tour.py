@@ -118,7 +118,7 @@ class Tour:
 def travel(tour: Tour, gate: Gate) -> None:
     """All of it."""
     for part in (_locks, _waiters, _definitions, _claims, _support, _questions, _submission, _batches, _ingest_jobs,
-                 _queue, _inventory, _secrets, _whole):  # fmt: skip
+                 _queue, _inventory, _secrets, _whole, _incidents):  # fmt: skip
         part(tour, gate)
 
 
@@ -350,6 +350,19 @@ def _secrets(tour: Tour, gate: Gate) -> None:
     tour.ask("POST /master-wraps", {"pairs": []})
     tour.ask("PUT /master-wraps/least", query={"before": 1})
     tour.ask("DELETE /master-keys")
+
+
+def _incidents(tour: Tour, gate: Gate) -> None:
+    gate.ledger.define_dataset("bills")
+    gate.ledger.define_job("bill", inputs=["orders_raw"], outputs=["bills"], max_attempts=1)
+    gate.ledger.publish("orders_raw", ["2026-11-20"])
+    gate.ledger.fail(gate.ledger.claim("bill", "2026-11-20"), "no space on disk")
+    tour.ask("GET /incidents", query={"job": "bill"})
+    tour.ask("GET /incidents/count")
+    (found,) = gate.incidents.list("bill")
+    tour.ask("GET /incidents/{number}", number=found.id)
+    tour.ask("POST /incidents/{number}/snooze", {"seconds": 3600}, number=found.id)
+    tour.ask("POST /incidents/{number}/acknowledge", {}, number=found.id)
 
 
 def _whole(tour: Tour, gate: Gate) -> None:

@@ -24,6 +24,7 @@ TOKEN = 7
 WORDS = {"other": "lunch", "absent": ""}
 #: What a `when` of the table asks of the job, and of the row before.
 POLICIES: dict[str, dict[str, Any]] = {
+    "on_failure is rerun, and max_attempts is reached": {"max_attempts": 2},
     "on_failure is hold": {"on_failure": OnFailure.HOLD},
     "max_crashes workers crashed on it": {"max_crashes": 2},
     "max_interruptions workers were stopped on it": {"max_interruptions": 2},
@@ -100,6 +101,8 @@ def effects(seen: ChunkSnapshot, outcome: ChunkOutcome[Any]) -> Also:
             found |= effect if getattr(after, count) == getattr(before, count) + 1 else Also.NOTHING
         if before.failures and not (after.failures or after.crashes or after.interruptions):
             found |= Also.CLEAR_COUNTS
+    for each in outcome.incidents:
+        found |= Also.OPEN_INCIDENT if each.kind else Also.CLOSE_INCIDENT
     had, has = (each.own(Kind.INPUT, "raw") for each in (seen, outcome.snapshot))
     return found | Also.CLEAR_INPUTS if had and not has else found
 

@@ -186,6 +186,9 @@ INVENTORY_CALLS: Mapping[str, Rule] = {
 }  # fmt: skip
 
 
+INCIDENT_CALLS: Mapping[str, Rule] = {"list": listing, "due": listing, "notices": listing, "tell": bulk, "prune": bulk}
+
+
 def answered_in_time(rules: Mapping[str, Rule]) -> Callable[[Kind], Kind]:
     """Give every public method of a port a deadline: `options.answer_within`, or what its rule says. A private method
     has one if there is a rule for it.

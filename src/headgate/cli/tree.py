@@ -24,6 +24,7 @@ COMMANDS = {
     "define": ("ledger.definitions", "define", "Define datasets and jobs from a pipeline file."),
     "data": ("ledger.data", "data", "Publish chunks of data; show their status."),
     "job": ("ledger.jobs", "job", "Run jobs on chunks: claim, report, explain, rerun, hold."),
+    "incident": ("ledger.incidents", "incident", "List, acknowledge and snooze what needs a person."),
     "keys": ("access.keys", "keys", "Manage the keys that decrypt the secrets of datasets."),
     "ingest": ("ingest.commands", "ingest", "Submit batches; list, hold, resume and delete ingest jobs."),
     "messages": ("ingest.messages", "messages", "List mails and callbacks; resend undelivered ones."),
@@ -44,7 +45,7 @@ COMMANDS = {
 #: The headings of the list, each with its commands.
 GROUPS = {
     "Locks": ("lock",),
-    "Ledger (datasets and jobs)": ("define", "data", "job", "keys"),
+    "Ledger (datasets and jobs)": ("define", "data", "job", "incident", "keys"),
     "Queue (ingest)": ("ingest", "messages"),
     "Service": ("up", "daemon", "token"),
     "Store": ("init", "status", "history", "doctor", "settings", "migrate", "copy", "backup", "restore", "store"),

@@ -15,6 +15,7 @@ from headgate.client.tokens import ServiceSessions, ServiceTokens
 from headgate.operations import whole
 
 if TYPE_CHECKING:
+    from headgate.client.incidents import RemoteIncidents
     from headgate.client.ingest import RemoteAlarms, ServiceIngest
     from headgate.client.ledger import RemoteLedger
     from headgate.client.locks import RemoteLocks
@@ -60,6 +61,13 @@ class RemoteService:
             return None
         secrets = Secrets(RemoteCustody(self.connection), settings)
         return RemoteLedger(self.connection, secrets, settings.variables("job_variables"), settings.log_keep)
+
+    @cached_property
+    def incidents(self) -> RemoteIncidents:
+        """Incidents of the service's ledger."""
+        from headgate.client.incidents import RemoteIncidents
+
+        return RemoteIncidents(self.connection)
 
     @cached_property
     def queue(self) -> RemoteQueue:

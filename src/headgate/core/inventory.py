@@ -19,6 +19,12 @@ class MessageKind(StrEnum):
     CALLBACK = "callback"
     #: Reports a failed job; nothing waits for it.
     FAILURE = "failure"
+    #: Incidents, for a program: a signed callback to a recipient of the settings.
+    WEBHOOK = "webhook"
+    #: Incidents, for a chat that takes Slack's JSON.
+    SLACK = "slack"
+    #: Incidents, by mail, for a recipient of the settings.
+    NOTICE = "notice"
 
 
 class Sender(StrEnum):
@@ -143,11 +149,11 @@ class Message:
 
     id: str  #: Its id.
     kind: MessageKind  #: What it is.
-    #: The batch or ingest job that it is about.
+    #: The batch or ingest job that it is about, or `incidents`.
     item: str
     #: What is sent, to the byte.
     body: str = field(repr=False)
-    #: URL of a callback; a mail names its recipients itself.
+    #: URL of a callback; a mail names its recipients itself. Of a notice: its recipient's name in the settings.
     to: str = ""
     #: What caused it; distinguishes a repeat from a new message.
     occasion: str = ""

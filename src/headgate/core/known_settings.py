@@ -108,6 +108,30 @@ KNOWN = (
     Known("mail_from", "headgate@localhost", "Sender address of reports."),
     Known("mail_reply_to", "", "Reply address of reports (default: `mail_from`)."),
     Known(
+        "notices",
+        "",
+        "Recipients of notices about incidents: tables [notices.NAME] with url, slack or mail; see the guide.",
+        secret=True,
+    ),
+    Known(
+        "notice_window",
+        "60",
+        "Incidents of one job within this time are one notice, in seconds or with a unit such as 5m.",
+        kind="seconds",
+    ),
+    Known(
+        "notices_per_hour",
+        "20",
+        "Notices that one recipient gets in an hour; the last one sums up what was kept back.",
+        kind="count",
+    ),
+    Known(
+        "incident_keep",
+        "90d",
+        "How long closed incidents are kept; the daemon `messenger` removes older ones.",
+        kind="keep",
+    ),
+    Known(
         "rate_limit",
         "50",
         "Requests per second that one API token may send, with bursts of four times that; 0: no limit.",

@@ -23,6 +23,7 @@ from headgate.http.routes import (
     claims,
     daemons,
     events,
+    incidents,
     ingest,
     inventory,
     ledger,
@@ -40,7 +41,9 @@ around = Routes("service")
 API = (
     *(
         part.handlers.routes()
-        for part in (locks, claims, ledger, secrets, tokens, whole, events, ingest, queue, daemons, inventory)
+        for part in (
+            locks, claims, ledger, incidents, secrets, tokens, whole, events, ingest, queue, daemons, inventory,
+        )
     ),
     around,
 )  # fmt: skip

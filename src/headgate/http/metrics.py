@@ -63,6 +63,8 @@ KNOWN = (
     Series("headgate_locks_oldest_waiter_seconds", Gauge, "How long the first waiter has waited; 0: there is none."),
     Series("headgate_claims", Gauge, MEANINGS["chunks_running"].meaning),
     Series("headgate_chunks_failed", Gauge, MEANINGS["chunks_failed"].meaning),
+    Series("headgate_incidents_open", Gauge, "Open incidents.", ("kind",)),
+    Series("headgate_incidents_oldest_seconds", Gauge, "How long the oldest open incident has been open; 0: none is."),
     Series("headgate_counts", Gauge, "Every count of `/v1/counts`, by its name.", ("count",)),
     Series("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
     Series("headgate_queue_oldest_seconds", Gauge,
@@ -128,6 +130,10 @@ class Metrics:
         if gate.keeps_ledger:
             yield _gauge("headgate_claims", [((), now.chunks_running)])
             yield _gauge("headgate_chunks_failed", [((), now.chunks_failed)])
+            found = gate.incidents.count()
+            yield _gauge("headgate_incidents_open", [((kind,), count) for kind, count in found.count.items()])
+            oldest = 0.0 if found.oldest is None else (datetime.now(UTC) - found.oldest).total_seconds()
+            yield _gauge("headgate_incidents_oldest_seconds", [((), max(oldest, 0.0))])
 
     def _make(self, known: Series) -> Any:
         more: dict[str, Any] = {"buckets": known.buckets} if known.kind is Histogram else {}

@@ -182,13 +182,7 @@ class Context:
 
         `patience`: seconds that it may take over an answer.
         """
-        parts = urlsplit(url)
-        port = parts.port or DEFAULT_PORTS[parts.scheme]
-        rules = Rules(
-            schemes=frozenset({parts.scheme}), ports=frozenset({port}), hosts=(parts.hostname or "",),
-            private_networks=PRIVATE_NETWORKS, answer_seconds=patience, idle_seconds=patience,
-            total_seconds=2 * patience,
-        )  # fmt: skip
+        rules = service_rules(url, patience)
         return self._once(("service", rules), lambda: Fetcher(rules))
 
     def storage(self, profile: Profile) -> Storage:
@@ -233,6 +227,16 @@ def stop_of(hold: ItemHold) -> Stop:
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def service_rules(url: str, patience: float = 60.0) -> Rules:
+    """For requests to a service that a profile or a setting names: that host and port, and nothing else."""
+    parts = urlsplit(url)
+    port = parts.port or DEFAULT_PORTS[parts.scheme]
+    return Rules(
+        schemes=frozenset({parts.scheme}), ports=frozenset({port}), hosts=(parts.hostname or "",),
+        private_networks=PRIVATE_NETWORKS, answer_seconds=patience, idle_seconds=patience, total_seconds=2 * patience,
+    )  # fmt: skip
 
 
 def rules_of(profile: Profile, uploads: Path | None) -> Rules:

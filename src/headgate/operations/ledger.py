@@ -10,7 +10,19 @@ from headgate.core.errors import BadValue, ClaimRefused, HoldersUnconfirmed, Ref
 from headgate.core.ledger.census import Span, Tally
 from headgate.core.ledger.fan import MOST_FANNED, MOST_LINKS, ChunkLink, FanIn
 from headgate.core.ledger.mappings.model import LATE_DELAY, NEED_ALL
-from headgate.core.ledger.model import ERROR, READY, Change, Claim, Dataset, Defined, Job, Port, Row, failure_cursor
+from headgate.core.ledger.model import (
+    ERROR,
+    READY,
+    RESUBMIT_EVENT,
+    Change,
+    Claim,
+    Dataset,
+    Defined,
+    Job,
+    Port,
+    Row,
+    failure_cursor,
+)
 from headgate.core.ledger.progress import LOOKED_AT, JobProgress
 from headgate.core.ledger.selection import BulkResult
 from headgate.core.ledger.verdicts import Condition, Verdict
@@ -380,7 +392,7 @@ def resubmit_all(
     answer="What this part of the selection changed, or would change; `next` leads to the following part.",
 )  # fmt: skip
 def change_selected(
-    job: str, act: Annotated[str, About("resubmit, hold, unhold or forget.", example="resubmit")], reason: Reason,
+    job: str, act: Annotated[str, About("resubmit, hold, unhold or forget.", example=RESUBMIT_EVENT)], reason: Reason,
     dataids: Annotated[
         Sequence[str], About("Data ids, ranges and patterns; none: any.", max_length=5000, example=["2026-10-*"])
     ] = (),

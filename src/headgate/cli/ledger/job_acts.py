@@ -113,9 +113,9 @@ def resubmit(console: Console, /, job_name: str, chosen: ChosenChunks, **how: An
 
     \b
     Examples:
-      headgate job resubmit clean --failed --reason "the disk is larger now"
-      headgate job resubmit clean '2026-10-*' --downstream --dry-run --reason "wrong rates"
-      headgate job resubmit clean 2026-10-01..2026-10-15 --status HOLD --reason "rates repaired"
+      headgate job resubmit clean --failed --reason "more disk"
+      headgate job resubmit clean '2026-10-*' --downstream --dry-run --reason why
+      headgate job resubmit clean 1..15 --status HOLD --reason "repaired"
     """
     if not chosen.named:
         return change_selected(console, job_name, RESUBMIT_EVENT, chosen, **how)
@@ -185,7 +185,7 @@ def change_selected(
     console: Console, job_name: str, act: str, chosen: ChosenChunks, *, dry_run: bool, reason: str, **how: Any
 ) -> int:
     """Show what would change, ask, and do it. Returns the exit code."""
-    why = check_note("reason", reason) or "released"
+    why = check_note("reason", reason) or "no reason was given"
     with console.gate() as gate:
 
         def ask(*, dry_run: bool) -> BulkResult:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from headgate.core.access.owners import Override
 from headgate.core.access.principals import must_own
 from headgate.core.errors import ClaimLost, ClaimRefused
+from headgate.core.incidents import KINDS, IncidentChange
 from headgate.core.ledger.claims import claim_modes, find_candidate, may_claim, retry_delay
 from headgate.core.ledger.mappings.model import OnLate
 from headgate.core.ledger.model import (
@@ -40,6 +41,7 @@ class ChunkDraft:
         self.chunk = snapshot
         self._before = snapshot
         self._records: list[ChunkRecord] = []
+        self._incidents: list[IncidentChange] = []
         self._overrides: list[Override] = []
         self._started: set[tuple[Kind, str]] = set()
         self._tokens = 0
@@ -55,6 +57,7 @@ class ChunkDraft:
         return ChunkOutcome(
             result, after, tuple(self._changes()), tuple(self._records), now_ready - ready, ready - now_ready,
             find_candidate(after), self._reads(), changed=True, overrides=tuple(self._overrides),
+            incidents=tuple(self._incidents),
         )  # fmt: skip
 
     # ------------------------------------------------------------ guards
@@ -218,10 +221,14 @@ class ChunkDraft:
         return self._tokens
 
     def record(self, row: Transition, who: str, token: int, before: str, after: str, reason: str) -> None:
-        """An entry of the history, where the table asks for one."""
+        """An entry of the history, and an incident that opens or closes, where the table asks for one."""
         if row.also.has(Also.TELL_HISTORY):
             why = self.chunk.actor.reason(reason)[:MESSAGE_LENGTH]
             self._records.append(ChunkRecord(row.event, who, token, before, after, why))
+        if row.also.has(Also.OPEN_INCIDENT):
+            self._incidents.append(IncidentChange(KINDS[row.event], reason[:MESSAGE_LENGTH]))
+        elif row.also.has(Also.CLOSE_INCIDENT):
+            self._incidents.append(IncidentChange("", row.event))
 
     def _reads(self) -> tuple[Reading, ...] | None:
         """What it reads by mappings; nothing when it has no rows of inputs any more. None: as before."""

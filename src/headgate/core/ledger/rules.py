@@ -68,6 +68,10 @@ class ChunkFacts:
             return ABSENT
         return state_of(self.row.former, self.row.kind)
 
+    def is_last_failure(self) -> bool:
+        """Whether one more failure reaches the job's limit."""
+        return self.row is not None and 0 < self.job.max_attempts <= self.row.failures + 1
+
     def is_last_crash(self) -> bool:
         """Whether one more crash reaches the job's limit."""
         return self.row is not None and 0 < self.job.max_crashes <= self.row.crashes + 1
@@ -79,7 +83,10 @@ class ChunkFacts:
 
 #: What each `when` of the table asks.
 WHEN: Mapping[str, Callable[[ChunkFacts], bool]] = {
-    "on_failure is rerun": lambda facts: facts.job.on_failure is OnFailure.RERUN,
+    "on_failure is rerun": lambda facts: facts.job.on_failure is OnFailure.RERUN and not facts.is_last_failure(),
+    "on_failure is rerun, and max_attempts is reached": lambda facts: (
+        facts.job.on_failure is OnFailure.RERUN and facts.is_last_failure()
+    ),
     "on_failure is hold": lambda facts: facts.job.on_failure is OnFailure.HOLD,
     "it was HOLD before the claim": lambda facts: facts.former == HOLD,
     "it was PENDING before the claim": lambda facts: facts.former == PENDING,
@@ -141,8 +148,9 @@ class ChunkRules:
     def fast(self) -> FastChunkRows:
         """The rows that fast paths take."""
         claim = self._plain(ABSENT, "claim", RUNNING, By.CLIENT, Also.NEW_TOKEN | Also.COUNT_ATTEMPT)
-        success = self._plain(RUNNING, "success", READY, By.WORKER, Also.NOTHING)
-        # Afterwards they take the chunk off the list of find_next: by what runs or is done, no claim may be possible.
+        success = self._plain(RUNNING, "success", READY, By.WORKER, Also.CLOSE_INCIDENT)
+        # They leave a chunk with an open incident to the slow path. Afterwards they take the chunk off the list of
+        # find_next: by what runs or is done, no claim may be possible.
         ends = ((ALIVE, ALIVE), (ABSENT, ALIVE), (READY, DONE), (ABSENT, DONE))
         final = all(self.cell(output, given) is Answer.NO for output, given in ends)
         first = self.cell(ABSENT, ABSENT) is Answer.YES

@@ -159,7 +159,10 @@ class BulkResult:
         return sum(self.changed.values())
 
     def joined(self, later: BulkResult) -> BulkResult:
-        """This and the following part of the selection as one."""
+        """Return this and the following part of the selection as one.
+
+        :param later: The following part.
+        """
         return replace(
             later,
             selected=dict(Counter(self.selected) + Counter(later.selected)),

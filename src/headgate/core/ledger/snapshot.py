@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from headgate.core.access.owners import Actor, Override
+from headgate.core.incidents import IncidentChange
 from headgate.core.ledger.model import READY, Change, Job, Kind, Row
 from headgate.core.ledger.rules import ABSENT, CHUNK_RULES, ChunkRules, state_of
 from headgate.core.ledger.sources import Reading, SourceSet
@@ -153,6 +154,8 @@ class ChunkOutcome(Generic[T_co]):
     reads: tuple[Reading, ...] | None = None
     #: False: nothing is to be written.
     changed: bool = False
+    #: The incident of the chunk that opens, or closes.
+    incidents: tuple[IncidentChange, ...] = ()
     #: What the caller changes although another principal owns it: it is logged.
     overrides: tuple[Override, ...] = ()
 

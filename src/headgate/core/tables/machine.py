@@ -48,6 +48,8 @@ class Also(Flag):
     DROP_ENTRY = auto()
     DROP_ALL = auto()
     DROP_OBJECT_LOCKS = auto()
+    OPEN_INCIDENT = auto()
+    CLOSE_INCIDENT = auto()
 
     def has(self, others: Also) -> bool:
         """Whether any of these effects is among them. (`in` and `&` of a Flag take ten times as long.)"""

@@ -40,6 +40,9 @@ LOCK = Machine(
 #: What an interruption changes: the claim counts neither as an attempt nor as a failure.
 _INTERRUPT = A.COUNT_INTERRUPTION | A.RESTORE_ATTEMPT | A.CLEAR_INPUTS | A.TELL_HISTORY
 
+#: A failure after which nobody retries it.
+_FAIL_FOR_GOOD = A.COUNT_FAILURE | A.OPEN_INCIDENT | A.TELL_HISTORY
+
 #: A chunk, as the OUTPUT rows of its job say. Where one event has several targets, the first row whose `when` is true
 #: applies (core/ledger/rules.py). For a job that makes nothing the INPUT rows say it: with DONE instead of
 #: READY, and with no row instead of RESUBMIT. Whether a claim is possible at all is decided by the claim table, which
@@ -56,18 +59,19 @@ CHUNK = Machine(
         T("absent",   "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "A worker starts it for the first time."),
         T("ERROR",    "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "Another attempt, while the retry policy allows it."),
         T("RESUBMIT", "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "It is redone before all other chunks."),
-        T("RUNNING",  "success",    "READY",    By.WORKER,   A.TELL_HISTORY,                                 "It succeeded: others may read it."),
+        T("RUNNING",  "success",    "READY",    By.WORKER,   A.CLOSE_INCIDENT | A.TELL_HISTORY,              "It succeeded: others may read it."),
         T("RUNNING",  "fail",       "ERROR",    By.WORKER,   A.COUNT_FAILURE | A.TELL_HISTORY,               "It failed and may be retried.", when="on_failure is rerun"),
-        T("RUNNING",  "fail",       "HOLD",     By.WORKER,   A.COUNT_FAILURE | A.TELL_HISTORY,               "It failed and waits for an operator.", when="on_failure is hold"),
+        T("RUNNING",  "fail",       "ERROR",    By.WORKER,   _FAIL_FOR_GOOD,                                 "It failed and has used up its attempts.", when="on_failure is rerun, and max_attempts is reached"),
+        T("RUNNING",  "fail",       "HOLD",     By.WORKER,   _FAIL_FOR_GOOD,                                 "It failed and waits for an operator.", when="on_failure is hold"),
         T("RUNNING",  "interrupt",  "HOLD",     By.WORKER,   _INTERRUPT,                                     "Its worker was asked to stop; it is held as before.", when="it was HOLD before the claim"),
         T("RUNNING",  "interrupt",  "PENDING",  By.WORKER,   _INTERRUPT,                                     "Its worker was asked to stop; it is PENDING as before.", when="it was PENDING before the claim"),
         T("RUNNING",  "interrupt",  "other",    By.WORKER,   _INTERRUPT,                                     "Its worker was asked to stop; the unknown status is restored.", when="it had an unknown status before the claim"),
         T("RUNNING",  "interrupt",  "RESUBMIT", By.WORKER,   _INTERRUPT,                                     "Its worker was asked to stop; it is redone before all other chunks.", when="fewer than max_interruptions workers were stopped on it"),
-        T("RUNNING",  "interrupt",  "HOLD",     By.WORKER,   _INTERRUPT,                                     "Its workers are always stopped before they finish; it waits for an operator.", when="max_interruptions workers were stopped on it"),
+        T("RUNNING",  "interrupt",  "HOLD",     By.WORKER,   _INTERRUPT | A.OPEN_INCIDENT,                   "Its workers are always stopped before they finish; it waits for an operator.", when="max_interruptions workers were stopped on it"),
         T("READY",    "late",       "READY",    By.STORE,    A.TELL_HISTORY,                                 "An input arrived or changed after it was read: that is noted.", when="on_late is note"),
         T("READY",    "late",       "RESUBMIT", By.STORE,    A.CLEAR_COUNTS | A.CLEAR_INPUTS | A.TELL_HISTORY, "An input arrived or changed after it was read: it is redone.", when="on_late is redo"),
         T("RUNNING",  "reap",       "ERROR",    By.STORE,    A.NEW_TOKEN | A.COUNT_CRASH | A.TELL_HISTORY,   "Its worker died; it may be retried.", when="fewer than max_crashes workers crashed on it"),
-        T("RUNNING",  "reap",       "HOLD",     By.STORE,    A.NEW_TOKEN | A.COUNT_CRASH | A.TELL_HISTORY,   "Its workers keep crashing; it waits for an operator.", when="max_crashes workers crashed on it"),
+        T("RUNNING",  "reap",       "HOLD",     By.STORE,    A.NEW_TOKEN | A.COUNT_CRASH | A.OPEN_INCIDENT | A.TELL_HISTORY, "Its workers keep crashing; it waits for an operator.", when="max_crashes workers crashed on it"),
         T("absent",   "force",      "RUNNING",  By.OPERATOR, A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "An operator runs it regardless of the rules."),
         T("READY",    "force",      "RUNNING",  By.OPERATOR, A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "An operator runs it once more."),
         T("ERROR",    "force",      "RUNNING",  By.OPERATOR, A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "An operator runs it once more."),
@@ -97,17 +101,17 @@ CHUNK = Machine(
         T("HOLD",     "unhold",     "RESUBMIT", By.OPERATOR, A.TELL_HISTORY,                                 "The former status is restored.", when="it was RESUBMIT before"),
         T("HOLD",     "unhold",     "PENDING",  By.OPERATOR, A.TELL_HISTORY,                                 "The former status is restored.", when="it was PENDING before"),
         T("HOLD",     "unhold",     "other",    By.OPERATOR, A.TELL_HISTORY,                                 "The former status is restored.", when="it had an unknown status before"),
-        T("RUNNING",  "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.TELL_HISTORY,                "The row is removed: its worker died or is overridden (steal)."),
-        T("READY",    "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.TELL_HISTORY,                "The row is removed."),
-        T("ERROR",    "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.TELL_HISTORY,                "The row is removed."),
-        T("RESUBMIT", "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.TELL_HISTORY,                "The row is removed."),
-        T("HOLD",     "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.TELL_HISTORY,                "The row is removed."),
-        T("PENDING",  "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.TELL_HISTORY,                "The row is removed."),
-        T("other",    "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.TELL_HISTORY,                "The row is removed."),
+        T("RUNNING",  "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.CLOSE_INCIDENT | A.TELL_HISTORY, "The row is removed: its worker died or is overridden (steal)."),
+        T("READY",    "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.CLOSE_INCIDENT | A.TELL_HISTORY, "The row is removed."),
+        T("ERROR",    "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.CLOSE_INCIDENT | A.TELL_HISTORY, "The row is removed."),
+        T("RESUBMIT", "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.CLOSE_INCIDENT | A.TELL_HISTORY, "The row is removed."),
+        T("HOLD",     "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.CLOSE_INCIDENT | A.TELL_HISTORY, "The row is removed."),
+        T("PENDING",  "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.CLOSE_INCIDENT | A.TELL_HISTORY, "The row is removed."),
+        T("other",    "forget",     "absent",   By.OPERATOR, A.CLEAR_INPUTS | A.CLOSE_INCIDENT | A.TELL_HISTORY, "The row is removed."),
         # These write one row, whatever state the chunk is in.
         T("absent",   "set_status", "RUNNING",  By.OPERATOR, A.NEW_TOKEN | A.TELL_HISTORY,                   "An operator works on it, without a lease.", when="the status is RUNNING"),
-        T("absent",   "set_status", "PENDING",  By.OPERATOR, A.TELL_HISTORY,                                 "An operator sets any status.", when="the status is known, and not RUNNING"),
-        T("absent",   "set_status", "other",    By.OPERATOR, A.TELL_HISTORY,                                 "An unknown status is kept, and blocks.", when="the status is unknown"),
+        T("absent",   "set_status", "PENDING",  By.OPERATOR, A.CLOSE_INCIDENT | A.TELL_HISTORY,                   "An operator sets any status.", when="the status is known, and not RUNNING"),
+        T("absent",   "set_status", "other",    By.OPERATOR, A.CLOSE_INCIDENT | A.TELL_HISTORY,                   "An unknown status is kept, and blocks.", when="the status is unknown"),
     ),
 )  # fmt: skip
 

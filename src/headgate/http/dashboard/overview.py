@@ -60,10 +60,13 @@ def overview(request: Request, gate: TheGate, who: Reader) -> Response:
     # Both are counted in the same way; here they are also of the same moment.
     found = replace(found, now=replace(found.now, failures_last_day=day.failures))
     needs, now = list(needs_of(found)), found.now
+    tiles = list(tiles_of(found))
+    if gate.keeps_ledger:
+        tiles.append(Tile("Incidents open", number(sum(gate.incidents.count().count.values())), "/pipeline/incidents"))
     quiet = not (now.locks or now.chunks_running or now.batches or any(line.total for line in day.lines))
     return render(
         request, "overview.html", who, title="Overview", sentence=sentence_of(found, needs), tone=tone_of(found, needs),
-        needs=needs, alarms=found.alarms, tiles=list(tiles_of(found)), day=day, tones=TONES, all_new=quiet,
+        needs=needs, alarms=found.alarms, tiles=tiles, day=day, tones=TONES, all_new=quiet,
     )  # fmt: skip
 
 

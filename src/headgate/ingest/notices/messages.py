@@ -14,8 +14,8 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from typing import Any
 
-from headgate.core.errors import BadValue, Invalid, QueueRefused, Refused, ServiceRefused, ServiceUnavailable
-from headgate.core.inventory import Delivery, Message, MessageKind, Recipient, Recording, Sender
+from headgate.core.errors import BadValue, Invalid, QueueRefused, Refused, ServiceUnavailable
+from headgate.core.inventory import Message, MessageKind, Recording, Sender
 from headgate.core.queue.model import (
     COMPLETED,
     NOTIFY,
@@ -32,16 +32,11 @@ from headgate.core.queue.model import (
 from headgate.core.values.redaction import redact
 from headgate.ingest.context import Context, now
 from headgate.ingest.notices import batch_mails as report
-from headgate.ingest.notices import callback, mail
+from headgate.ingest.notices import callback, mail, outbox
 from headgate.ingest.profiles.profile import Profile
-from headgate.ingest.retries import Retries
 
 #: Notices: a batch was taken in, a batch is being reported, a job failed, an object was recorded by another service.
 QUEUED, REPORT, FAILED, RECORDED = "queued", "report", "failed", "recorded"
-#: Where mails go, beside the addresses of callbacks.
-MAIL_SERVER = "mail server"
-#: One try each time: the outbox itself tries again.
-_ONE_TRY = Retries(tries=1)
 
 
 # ---------------------------------------------------------------- callbacks
@@ -235,35 +230,17 @@ def envelope(context: Context, profile: Profile) -> report.Envelope:
 
 
 def send_due(context: Context) -> int:
-    """Send what waits and whose time has come. Returns how many messages were due.
-
-    A service that is away is asked once in a round: its other messages are postponed with it.
-    """
-    due = context.inventory.due()
-    away: dict[str, ServiceUnavailable] = {}
-    for message in due:
-        where = message.to.partition("?")[0] if message.to else MAIL_SERVER
-        try:
-            if where in away:
-                raise away[where]
-            _send(context, message)
-        except ServiceRefused as error:
-            context.inventory.undelivered(message, str(error), for_good=True)
-        except ServiceUnavailable as error:
-            away[where] = error
-            context.inventory.undelivered(message, str(error), retry_after=error.retry_after)
-        except Invalid as error:
-            context.inventory.undelivered(message, str(error))
-    return len(due)
+    """Send what waits and whose time has come. Returns how many messages were due."""
+    return outbox.send_due(context.inventory, lambda message: send(context, message), tuple(MessageKind))
 
 
-def _send(context: Context, message: Message) -> None:
+def send(context: Context, message: Message) -> None:
     """Send one message, and record what happened to it."""
     if message.kind is MessageKind.MAIL:
         _send_mail(context, message)
         return
     sending = callback_of(context, _profile_of(context, message), message)
-    callback.deliver(context.service(sending.url), sending, _ONE_TRY)
+    callback.deliver(context.service(sending.url), sending, outbox.ONE_TRY)
     context.inventory.delivered(message)
 
 
@@ -281,17 +258,9 @@ def _send_mail(context: Context, message: Message) -> None:
         raise BadValue("setting", "mail_server", "is not set, so no mail can be sent")
     parsed = message_from_bytes(message.body.encode(errors="surrogateescape"), policy=SMTP)
     assert isinstance(parsed, EmailMessage)  # noqa: S101 - the policy makes it one
-    settled = {each.address: each for each in message.recipients if each.state is not Delivery.WAITING}
-    wanted = _recipients(context, message, parsed)
-    refused = mail.send(context.options.mail_server, parsed, [each for each in wanted if each not in settled])
-    recipients = [settled.get(each) or _recipient(each, refused.get(each)) for each in wanted]
-    problem = "; ".join(f"{each.address}: {each.problem}" for each in recipients if each.problem)
-    states = {each.state for each in recipients}
-    if states <= {Delivery.DELIVERED}:
-        context.inventory.delivered(message, recipients)
-        return
-    for_good = Delivery.WAITING not in states
-    context.inventory.undelivered(message, problem, for_good=for_good, recipients=recipients)
+    outbox.deliver_mail(
+        context.inventory, context.options.mail_server, message, parsed, _recipients(context, message, parsed)
+    )
 
 
 def _recipients(context: Context, message: Message, parsed: EmailMessage) -> list[str]:
@@ -302,9 +271,3 @@ def _recipients(context: Context, message: Message, parsed: EmailMessage) -> lis
     if not found:
         raise BadValue("mail", message.id, "has no recipient in its profile")
     return found
-
-
-def _recipient(address: str, refusal: mail.Refusal | None) -> Recipient:
-    if refusal is None:
-        return Recipient(address, Delivery.DELIVERED)
-    return Recipient(address, Delivery.GIVEN_UP if refusal.for_good else Delivery.WAITING, refusal.why)

@@ -16,6 +16,7 @@ from headgate.core.access.sights import Sight
 from headgate.core.errors import NotAllowed, UnknownName
 from headgate.core.filters import BatchFilter, JobFilter, LockFilter, RowFilter, SpanFilter
 from headgate.core.history import Entry, Happened, HistoryFilter, hour_of
+from headgate.core.incidents import Incident, IncidentFilter, OpenIncidents
 from headgate.core.inventory import Message
 from headgate.core.ledger.census import Span, Tally
 from headgate.core.ledger.fan import ChunkLink, FanIn
@@ -25,6 +26,7 @@ from headgate.core.locks.model import Lock, Mode, Waiter
 from headgate.core.logs import Log, LogStream
 from headgate.core.queue.model import ALL, Batch, Folder, Hold, IngestJob, is_batch
 from headgate.stores.ports.history import HistoryBook, MergedHistory
+from headgate.stores.ports.incidents import IncidentStore
 from headgate.stores.ports.inventory import InventoryStore
 from headgate.stores.ports.ledger import LedgerStore
 from headgate.stores.ports.locks import LockStore
@@ -139,7 +141,12 @@ class NarrowedLedger(_Narrowed):
 
     def __init__(self, store: LedgerStore, sight: Sight) -> None:
         self._store, self._sight = store, sight
+        self.all_incidents = store.incidents
         self.name = store.name
+
+    @property
+    def incidents(self) -> NarrowedIncidents:
+        return NarrowedIncidents(self)
 
     def datasets(self) -> Sequence[Dataset]:
         return [each for each in self._store.datasets() if self._sight.dataset(each.name)]
@@ -217,6 +224,35 @@ class NarrowedLedger(_Narrowed):
     def listen(self, job: str, wake: Callable[[], None]) -> Listening:
         self.job(job)
         return self._store.listen(job, wake)
+
+
+class NarrowedIncidents(_Narrowed):
+    """Incidents of jobs that may be seen."""
+
+    port = IncidentStore
+
+    def __init__(self, ledger: NarrowedLedger) -> None:
+        self._store, self._ledger = ledger.all_incidents, ledger
+        self.name = ledger.name
+
+    def get(self, number: int) -> Incident:
+        names = self._names()
+        return _one("incident", str(number), lambda _: self._store.get(number), lambda each: each.job in names)
+
+    def list(self, which: IncidentFilter) -> Sequence[Incident]:
+        names = self._names()
+
+        def ask(after: Incident | None) -> Sequence[Incident]:
+            return self._store.list(replace(which, before=which.before if after is None else after.id, limit=PORTION))
+
+        return _filled(ask, lambda each: each.job in names, which.limit)
+
+    def count(self) -> OpenIncidents:
+        found = self.list(IncidentFilter(limit=MOST_COUNTED))
+        return OpenIncidents(Counter(each.kind for each in found), min((each.since for each in found), default=None))
+
+    def _names(self) -> set[str]:
+        return {job.name for job in self._ledger.jobs()}
 
 
 class NarrowedQueue(_Narrowed):

@@ -11,6 +11,9 @@ from headgate.core.locks.model import Lock
 from headgate.core.logs import Log, LogStream, LogText
 from headgate.stores.ports.news import Listening
 
+if TYPE_CHECKING:
+    from headgate.stores.ports.incidents import IncidentStore
+
 if TYPE_CHECKING:  # A caller that asks for one has loaded it: the command starts faster without the others.
     from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
     from headgate.core.ledger.census import Span, Tally
@@ -24,6 +27,10 @@ class LedgerStore(Protocol):
 
     #: What errors call this store.
     name: str
+
+    @property
+    def incidents(self) -> IncidentStore:
+        """What needs a person."""
 
     def define(self, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
         """Unknown or other: as defined, the claimable chunks of the jobs found; all of them, or none.

@@ -271,6 +271,33 @@ arrival = Table(
     **MYSQL,
 )
 
+# What needs a person: opened and closed in the transaction of the change that it reports.
+incident = Table(
+    "hg_incident",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("kind", text(40), nullable=False, comment="any word"),
+    Column("job_id", Integer, nullable=False, comment="0: none"),
+    Column("subject", text(255), nullable=False, comment="the data id, or what else the kind is about"),
+    Column("is_open", Integer, comment="1; null: it is closed"),
+    Column("message", text(1000), nullable=False),
+    Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
+    Column("at", BigInteger, nullable=False, comment="when it happened last"),
+    Column("count", Integer, nullable=False),
+    Column("closed", BigInteger),
+    Column("closed_by", text(40), nullable=False, comment="the event"),
+    Column("acknowledged_by", text(255), nullable=False),
+    Column("snoozed_until", BigInteger),
+    Column("due", BigInteger, comment="when a notice is due; null: everything was reported"),
+    Column("reported", Boolean(create_constraint=False), nullable=False, comment="a notice has said that it opened"),
+    # A subject has one open incident of a kind; closed ones have null, which equals nothing.
+    Index("hg_incident_open", "job_id", "subject", "is_open", "kind", unique=True),
+    Index("hg_incident_is_open", "is_open", "since"),
+    Index("hg_incident_due", "due"),
+    sqlite_autoincrement=True,
+    **MYSQL,
+)
+
 # What claims of mapped jobs read: while the claim runs, each acts as a shared lock.
 read = Table(
     "hg_read",
@@ -293,6 +320,19 @@ closed = Table(
     Column("job_id", Integer, primary_key=True, autoincrement=False),
     Column("dataid", text(255), primary_key=True),
     Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
+    **MYSQL,
+)
+
+# Notices that were sent in the last hour, or are kept back because there were too many.
+notice = Table(
+    "hg_notice",
+    metadata,
+    Column("id", text(200), primary_key=True, comment="of its message"),
+    Column("recipient", text(255), nullable=False, comment="its name in the settings"),
+    Column("at", BigInteger, nullable=False, comment="micro-seconds since 1970"),
+    Column("count", Integer, nullable=False, comment="incidents"),
+    Column("kept", Document, comment="JSON: what it would have said, while it is kept back"),
+    Index("hg_notice_recipient", "recipient", "at"),
     **MYSQL,
 )
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from fastapi import Request, Response
 
 from headgate.core.errors import BadProfiles, BadValue, QueueRefused, Refused, UnknownName
+from headgate.core.notices import ITEM
 from headgate.core.queue.model import (
     ALL,
     CLEAR_EVENT,
@@ -92,7 +93,9 @@ def _releases(item: Item, facts: QueueFacts | None) -> Iterable[ItemAction]:
 
 
 def path_of(item: str) -> str:
-    """The page of a batch or an ingest job."""
+    """The page of a batch or an ingest job, or of what else a message is about."""
+    if item == ITEM:
+        return "/pipeline/incidents"
     return f"/ingest/{'batch' if is_batch(item) else 'job'}/{item}"
 
 

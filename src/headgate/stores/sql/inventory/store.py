@@ -139,7 +139,7 @@ class SqlInventory:
     # ---------------------------------------------------------------- outbox
 
     def post(self, message: Message) -> bool:
-        return self._database.write_through(lambda tx: _post(tx, message))
+        return self._database.write_through(lambda tx: post(tx, message))
 
     def message(self, message_id: str) -> Message | None:
         row = self._database.read(lambda tx: tx.one(sql.FIND_MESSAGE, id=message_id))
@@ -196,7 +196,7 @@ def _record(tx: Transaction, recording: Recording, messages: Sequence[Message], 
     _claim(tx, _owner(tx, recording.owner), recording.local, recording.ark)
     _publish(tx, recording, who)
     for message in messages:
-        _post(tx, message)
+        post(tx, message)
     return True
 
 
@@ -320,7 +320,7 @@ def _intake(tx: Transaction, batch: str) -> Intake | None:
     return Intake(batch, json.loads(row[0]), str(row[1]), None if row[2] is None else moment(row[2]))
 
 
-def _post(tx: Transaction, message: Message) -> bool:
+def post(tx: Transaction, message: Message) -> bool:
     if tx.one(sql.FIND_MESSAGE, id=message.id) is not None:
         return False
     at = tx.one(ledger_statements.READ_WALL)[0]

@@ -15,6 +15,7 @@ from headgate.stores.sql.database.moments import MICROSECONDS, to_micro
 from headgate.stores.sql.database.transaction import Duplicate, Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.candidates import batches, became_ready, became_unready
+from headgate.stores.sql.ledger.incident_changes import write_incidents
 from headgate.stores.sql.ledger.mapping_statements import ADD_ARRIVAL, ADD_READ, DROP_READS
 from headgate.stores.sql.ledger.shapes import Claimed, Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import ChunkGroup, load
@@ -72,6 +73,7 @@ def apply(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], request_
             token=token, before=record.before, after=record.after, reason=record.reason,
         )  # fmt: skip
     _write_reads(tx, shape, dataid, outcome)
+    write_incidents(tx, shape.id, [dataid], outcome.incidents)
     announce(tx, shape, outcome, [dataid])
     write_candidates(tx, shape, [dataid], outcome.candidate)
     return tokens
@@ -186,6 +188,7 @@ def apply_many(tx: Transaction, shape: Shape, group: ChunkGroup, tokens: ClaimTo
         )  # fmt: skip
     for dataid in group.dataids:
         _write_reads(tx, shape, dataid, outcome)
+    write_incidents(tx, shape.id, group.dataids, outcome.incidents)
     write_candidates(tx, shape, group.dataids, outcome.candidate)
 
 

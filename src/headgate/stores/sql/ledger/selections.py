@@ -55,7 +55,7 @@ def change_selected(tx: Transaction, job: str, wish: BulkRequest) -> BulkResult:
     """Do it to the next part of the selection. Chunks that are refused stay as they are, and are named."""
     shape = shape_of(tx, job, share=True)
     dataids, behind = _part(tx, shape, wish)
-    part = _Part(tx, shape, wish)
+    part = _SelectedPart(tx, shape, wish)
     found = part.decide(dataids)
     if wish.downstream and found:
         found = part.with_downstream([dataid for _, group in found for dataid in group.dataids])
@@ -97,7 +97,7 @@ def _part(tx: Transaction, shape: Shape, wish: BulkRequest) -> tuple[list[str], 
             return found, None
 
 
-class _Part:
+class _SelectedPart:
     """One part of a selection, being decided. Nothing is written before all of it is."""
 
     def __init__(self, tx: Transaction, shape: Shape, wish: BulkRequest) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headgate.core.ledger.census import Span, Tally
     from headgate.core.ledger.fan import ChunkLink, FanIn
     from headgate.core.ledger.selection import BulkRequest, BulkResult
+    from headgate.stores.sql.ledger.incidents import SqlIncidents
 
 #: From so many new chunks on, a planner that thinks the tables empty goes wrong.
 MANY = 1000
@@ -48,6 +49,13 @@ class SqlLedger:
         self._sizes_known = False
         self._reaped_many = False
         self._quick = QuickClaims(database)
+
+    @cached_property
+    def incidents(self) -> SqlIncidents:
+        """What needs a person."""
+        from headgate.stores.sql.ledger.incidents import SqlIncidents
+
+        return SqlIncidents(self._database)
 
     def define(self, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
         return self._news.write(lambda tx: definitions.define(tx, datasets, jobs), ANYTHING)

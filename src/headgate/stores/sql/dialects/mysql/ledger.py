@@ -103,6 +103,10 @@ succeed: begin
   start transaction;
   {_SHARED}
   if v_current is not true then rollback; select '{OUTDATED}'; leave succeed; end if;
+  -- Success closes an incident: that goes the careful way.
+  if exists (select 1 from hg_incident where job_id = a_job and subject = a_dataid and is_open = 1) then
+    rollback; select null; leave succeed;
+  end if;
   set v_now = {NOW};
   -- Row by row: an update of a join takes three times as long.
   while v_dataset is not null do

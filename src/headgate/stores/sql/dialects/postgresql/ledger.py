@@ -111,6 +111,10 @@ begin
   {_SHARED}
   select s.value = a_stamp into v_current from hg_meta s where s.name = 'definitions' and {_CURRENT};
   if v_current is not true then return '{OUTDATED}'; end if;
+  -- Success closes an incident: that goes the careful way.
+  if exists (select from hg_incident i where i.job_id = a_job and i.subject = a_dataid and i.is_open = 1) then
+    return null;
+  end if;
   v_now := {NOW};
   update hg_chunk c
   set status = case c.kind when 'OUTPUT' then {{ready}} else {{done}} end, former = '', request_id = '', lease = null,

@@ -54,8 +54,10 @@ TELL = Statement(
        values ({wall}, 'chunk', :event, :dataid, :job, :told, :who, :token, :before, :after, '', :principal)""",
 )
 ALL_RUN = Statement(
-    "Whether all rows of a claim run with this token.",
-    """select count(*) = count(c.token) from hg_job_dataset k
+    "Whether all rows of a claim run with this token, and no incident is open that success would close.",
+    """select count(*) = count(c.token) and not exists (
+         select 1 from hg_incident i where i.job_id = :job and i.subject = :dataid and i.is_open = 1)
+       from hg_job_dataset k
        left join hg_chunk c on c.dataset_id = k.dataset_id and c.dataid = :dataid and c.job_id = :job
          and c.kind = k.kind and c.token = :token and c.status = {running} and {owned}
        where k.job_id = :job""",

@@ -1,0 +1,8 @@
+"""Incidents over HTTP."""
+
+from __future__ import annotations
+
+from headgate.http.api.handlers import Handlers
+from headgate.operations import incidents
+
+handlers = Handlers(incidents.declared)
