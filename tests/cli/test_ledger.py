@@ -253,6 +253,22 @@ def test_a_mistake_in_a_mapping_is_shown_with_its_line(headgate: Headgate, tmp_p
         assert re.search(said, done.err)
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('maps = "x"', r"maps 'x' of job monthly in m.toml, line 7, is not a table; write \[job.monthly.maps.INPUT\]"),
+        ('maps = {days = {kind = "perod"}}', "maps.days.kind 'perod' of job monthly in m.toml, line 7, "),
+        ('[job.monthly.maps]\ndays = "all"', "maps.days 'all' of job monthly in m.toml, line 8, is not a table"),
+    ],
+)
+def test_a_mapping_that_is_written_in_another_form_is_found_too(headgate: Headgate, written: str, said: str) -> None:
+    text = MONTHLY.partition("[job.monthly.maps")[0].replace("[dataset.days]", "# days\n[dataset.days]")
+    write(headgate.folder, text + written)
+    done = headgate("define", "pipeline.toml")
+    assert done.code == 2
+    assert re.search(said.replace("m.toml", "pipeline.toml"), done.err), done.err
+
+
 def test_the_grid_shows_how_much_of_a_month_is_there(headgate: Headgate, tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text(MONTHLY, encoding="utf-8")
     assert headgate("define", "m.toml").code == 0

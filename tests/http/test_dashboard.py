@@ -304,6 +304,7 @@ def test_a_month_leads_to_its_days_and_a_day_to_its_month(server: Any, gate: Gat
         claim = gate.ledger.find_next("monthly")
         assert claim
         gate.ledger.success(claim)
+        assert "(every day of the month)" in client.get("/pipeline/jobs/monthly").text
         assert ">28/28</a>" in client.get("/pipeline/grid?dataset=months&size=1").text
 
 

@@ -120,17 +120,29 @@ def read_pipeline(file: Path) -> Mapping[str, Any]:
 
 def _check_maps(file: Path, text: str, job: str, body: Mapping[str, Any]) -> None:
     """Refuse a mapping of this file with the line of its first mistake."""
-    for name in _table(file, text, body, "maps"):
-        heading = rf"^\s*\[\s*job\s*\.\s*[\"']?{re.escape(job)}[\"']?\s*\.\s*maps\s*\.\s*[\"']?{re.escape(name)}\b"
+    maps = body["maps"]
+    if not isinstance(maps, Mapping):
+        why = f"of job {job} in {file.name}, line {_line(text, 'maps')}, is not a table; write [job.{job}.maps.INPUT]"
+        raise BadValue("maps", maps, why)
+    for name in maps:
         try:
-            parse_maps({name: body["maps"][name]}, body.get("inputs", ()))
+            parse_maps({name: maps[name]}, body.get("inputs", ()))
         except BadValue as error:
-            start = next((number for number, line in enumerate(text.splitlines()) if re.match(heading, line)), 0)
             key = error.what.rpartition(".")[2]
-            rest = "\n".join(text.splitlines()[start:])
-            place = start + _line(rest, key if key not in (name, "maps") else name)
-            why = f"of job {job} in {file.name}, line {place}, {error.why}"
+            line = _line_within(text, ("job", job, "maps", name), key if key not in (name, "maps") else name)
+            why = f"of job {job} in {file.name}, line {line}, {error.why}"
             raise BadValue(error.what, error.value, why) from error
+
+
+def _line_within(text: str, table: Sequence[str], name: str) -> int:
+    """The line of a key within a table, or within the nearest table around it that has a heading of its own."""
+    lines = text.splitlines()
+    for depth in range(len(table), 0, -1):
+        parts = r"\s*\.\s*".join(rf"[\"']?{re.escape(part)}[\"']?" for part in table[:depth])
+        start = next((number for number, line in enumerate(lines) if re.match(rf"\s*\[\s*{parts}\s*\]", line)), None)
+        if start is not None:
+            return start + _line("\n".join(lines[start:]), name)
+    return _line(text, name)
 
 
 def _check_names(file: Path, text: str, content: Mapping[str, object], known: tuple[str, ...], where: str = "") -> None:
@@ -157,5 +169,5 @@ def _check_lists(file: Path, text: str, name: str, body: Mapping[str, Any]) -> N
 
 def _line(text: str, name: str) -> int:
     """The first line that has the name as a key or in a heading."""
-    pattern = re.compile(rf'(^|[.\["\s]){re.escape(name)}(["\s.\]=]|$)')
+    pattern = re.compile(rf'(^|[.\[{{"\s]){re.escape(name)}(["\s.\]=]|$)')
     return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.search(line)), 1)
