@@ -25,6 +25,8 @@ NEXT = {
     "Pending": "Estimating", "Estimating": "Provisioning", "Provisioning": "Downloading", "Downloading": "Processing",
     "Processing": "Storing", "Storing": "Recording", "Recording": "Notify", "Notify": "Completed",
 }  # fmt: skip
+#: States of batches whose report is not due.
+REPORTED = ("Completed", "Failed", "UpdateReporting", "Deleted")
 FOLDERS = {"Failed": "batch-failed", "Completed": "batch-completed", "Deleted": "batch-deleted"}
 
 
@@ -121,8 +123,11 @@ class OtherSide:
             folder = f"/batches/{batch}/states/batch-processing"
             if not self.exists(folder) or self.names(folder):
                 continue
-            status = self.batch_status(batch)
-            if status in ("Completed", "Failed", "UpdateReporting", "Deleted") or not self.lock(f"/batches/{batch}"):
+            if self.batch_status(batch) in REPORTED or not self.lock(f"/batches/{batch}"):
+                continue
+            # The batch may have been reported between the first look and the lock.
+            if self.batch_status(batch) in REPORTED:
+                self.unlock(f"/batches/{batch}")
                 continue
             self.set_batch(batch, "Reporting")
             return batch
