@@ -62,6 +62,14 @@ def test_files_are_recorded_whichever_of_them_came_with_further_digests(gate: he
         assert tuple(gate.inventory.files(ARK, number)) == files
 
 
+def test_a_version_without_files_is_recorded(gate: headgate.Gate) -> None:
+    """Objects of other tools may have one."""
+    assert writing(gate).record(replace(VERSION, files=()))
+    assert list(gate.inventory.files(ARK, 1)) == []
+    (version,) = gate.inventory.versions(ARK)
+    assert (version.size, version.files) == (0, 0)
+
+
 def test_recording_the_same_again_changes_nothing(gate: headgate.Gate) -> None:
     writing(gate).record(VERSION, [CALLBACK])
     gate.inventory.delivered(CALLBACK)
