@@ -46,6 +46,10 @@ ROWS = {
         "{claims} claims",
         "{worst_recovery} s until a dead worker's chunk ran again",
     ),
+    "test_each_file_is_published_once_and_never_early": Row(
+        "{files} files arrive half-written, renamed and again, while watchers are killed", "{faults} SIGKILL",
+        "{calls} deliveries",
+    ),
     "test_no_wake_up_is_lost": Row(
         "a releaser breaks after its commit, before it wakes the next waiter; then a waiter that is to be woken",
         "{faults} SIGKILL and SIGSTOP",

@@ -127,11 +127,53 @@ def pipeline_page() -> str:
         "nearest known name. Commands are no part of the file: workers name them (`headgate job run JOB -- COMMAND`).\n"
     )
     parts = ["# Pipeline files\n", lead]
-    parts += ["## `[dataset.NAME]`\n", _keys(pipeline_keys.DATASET), "## `[job.NAME]`\n", _keys(pipeline_keys.JOB)]
+    parts += [
+        "## `[dataset.NAME]`\n",
+        _keys((*pipeline_keys.DATASET, *pipeline_keys.IN_THE_FILE)),
+        "## `[job.NAME]`\n",
+        _keys(pipeline_keys.JOB),
+    ]
+    parts += ["## `[dataset.NAME.watch]`\n", _WATCH, _keys(pipeline_keys.WATCH)]
+    parts += [each for text, toml in WATCHES.items() for each in (f"{text}:\n", "```toml", toml.rstrip(), "```\n")]
     parts += ["## `[job.NAME.maps.INPUT]`\n", _MAPS, _keys(pipeline_keys.MAP), _MAP_RULES]
     parts += [each for text, toml in MAPPINGS.items() for each in (f"{text}:\n", "```toml", toml.rstrip(), "```\n")]
     parts += ["### Formats of times\n", _directives(), "## Example\n", "```toml", PIPELINE.rstrip(), "```\n"]
     return "\n".join([*parts, _MORE])
+
+
+_WATCH = (
+    "Where the files of a dataset arrive, and what they mean: `headgate watch run FILE` publishes a chunk when its\n"
+    "files are complete ([how-to](../how-to/watch.md)). Times are seconds, or texts such as `30s`, `10m`, `26h`.\n"
+    "Names that begin with a dot, or end in `.part`, `.partial`, `.tmp`, `.temp`, `.filepart`, `.crdownload`, `.swp`\n"
+    "or `~`, are never counted. A name that can be read in two ways is reported and not counted.\n"
+)
+#: Watches for the reference; a test reads each.
+WATCHES = {
+    "One file a day; `orders-20261114.csv` publishes `2026-11-14`": """\
+[dataset.orders.watch]
+folder = "/data/incoming"
+pattern = "orders-{date:%Y%m%d}.csv"
+id = "{date:%Y-%m-%d}"
+settle = "30s"
+quiet_after = "26h"
+""",
+    "Two files for each sample, written elsewhere and renamed into place": """\
+[dataset.reads.watch]
+folder = "sequencer"
+pattern = "{run}/{sample}"
+id = "{run}-{sample}"
+suffixes = ["_R1.fastq.gz", "_R2.fastq.gz"]
+ready = "whole"
+""",
+    "All files of a folder in a bucket, once its marker `DONE` is there": """\
+[dataset.scenes.watch]
+prefix = "s3://shelf/scenes/"
+pattern = "{scene}/{band}.tif"
+id = "{scene}"
+marker = "{scene}/DONE"
+on_change = "redo"
+""",
+}
 
 
 def _directives() -> str:

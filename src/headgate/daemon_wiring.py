@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, UnknownName
 from headgate.core.inventory import MessageKind
+from headgate.core.ledger.watches.model import WATCH_LEASE, FileWatch
 from headgate.core.notices import NOTICE_KINDS
 from headgate.daemons.batch_watcher import batch_watcher
 from headgate.daemons.cleaner import cleaner
@@ -24,6 +25,7 @@ from headgate.service.queue.work_folder import sweep_folder
 
 if TYPE_CHECKING:
     from headgate.core.inventory import Message
+    from headgate.daemons.watching.watcher import FileWatcher
     from headgate.ingest.notices.incident_sender import NoticeSender
     from headgate.service.queue.outcomes import Handler
 
@@ -33,6 +35,18 @@ def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rou
     if not interval > 0:
         raise BadValue("interval", interval, "must be more than 0 seconds")
     return [each for name in dict.fromkeys(names) for each in MAKERS[name](gate, interval)]
+
+
+def file_watchers(gate: Gate, watches: Sequence[FileWatch], lease: float = WATCH_LEASE) -> list[FileWatcher]:
+    """A watcher for each watch. UnknownName for a dataset that is not defined."""
+    from headgate.daemons.watching.places import place_of
+    from headgate.daemons.watching.watcher import FileWatcher
+
+    known = [each.name for each in gate.ledger.datasets()] if watches else []
+    for each in watches:
+        if each.dataset not in known:
+            raise UnknownName("dataset", each.dataset, "Define it first: headgate define PIPELINE.toml")
+    return [FileWatcher(gate.watches, each, place_of(each), lease=lease) for each in watches]
 
 
 def ingest_handlers(gate: Gate) -> Mapping[str, Handler]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headgate.service.incidents import Incidents
     from headgate.service.inventory import Inventory
     from headgate.service.ledger.use_cases import Ledger
+    from headgate.service.ledger.watches import Watches
     from headgate.service.locks.use_cases import Locks
     from headgate.service.overview.alarms import FindsAlarms
     from headgate.service.overview.glance import Overview
@@ -113,6 +114,15 @@ class Gate:
         if self.service:
             return self.service.incidents
         return wiring.build_incidents(self.store)
+
+    @cached_property
+    def _watches(self) -> Watches | None:
+        return self.service.watches if self.service else wiring.build_watches(self.store)
+
+    @property
+    def watches(self) -> Watches:
+        """Watchers, which publish datasets by the files that arrive. Raises BadValue if there is no ledger."""
+        return wiring.needed(self._watches, self.root, f"a ledger; {wiring.BESIDE}")
 
     @property
     def secrets(self) -> Secrets:
@@ -325,7 +335,8 @@ class Gate:
 
         if self.service:
             return self.service.alarms
-        return Alarms(self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history, self.upkeep)
+        found = (self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history, self.upkeep)
+        return Alarms(*found, self._watches)
 
     def alarms(self) -> list[Alarm]:
         """List what is stuck; a service lists what it finds. Empty for a caller whose `read` is limited."""

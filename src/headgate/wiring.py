@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.service.incidents import Incidents
     from headgate.service.inventory import Inventory
     from headgate.service.ledger.use_cases import Ledger
+    from headgate.service.ledger.watches import Watches
     from headgate.service.locks.use_cases import Locks
     from headgate.service.queue.use_cases import Queue
 
@@ -83,6 +84,13 @@ def build_incidents(store: Store) -> Incidents:
     from headgate.service.incidents import Incidents
 
     return Incidents(needed(store.ledger, store, f"incidents; {BESIDE}").incidents)
+
+
+def build_watches(store: Store) -> Watches | None:
+    """Build the watchers; None where the store keeps no ledger."""
+    from headgate.service.ledger.watches import Watches
+
+    return None if store.watches is None else Watches(store.watches)
 
 
 def build_queue(settings: Settings, store: Store, profiles: ProfilesFolder | None) -> Queue:

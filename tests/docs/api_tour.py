@@ -11,6 +11,7 @@ import httpx2
 from headgate import Gate
 from headgate.core.access.credentials import CustodyChange
 from headgate.core.inventory import Message, MessageKind, Recording
+from headgate.core.ledger.watches.model import Sighting
 from headgate.core.values.wire import parse, plain
 
 WHY = {"reason": "the disk was full"}
@@ -227,7 +228,6 @@ def _support(tour: Tour, gate: Gate) -> None:
 
 
 def _submission(tour: Tour, gate: Gate) -> None:
-    del gate
     sent = {"profile": "maps", "submitter": "ann", "payload_url": "https://example.org/coast.checkm"}
     bid = tour.ask("POST /batches", sent, headers={"Idempotency-Key": "deposit-4711"})["id"]
     tour.ask("GET /batches/{bid}/alarms", bid=bid)
@@ -235,6 +235,10 @@ def _submission(tour: Tour, gate: Gate) -> None:
     tour.ask("GET /daemons")
     tour.ask("DELETE /daemons/{daemon}", daemon="d1")
     tour.ask("GET /alarms")
+    seen = Sighting("orders_raw", "/data/incoming", "orders-{date:%Y-%m-%d}.csv", "archive-2 pid 4711", 30, 2, None)
+    gate.watches.take_turn(seen)
+    tour.ask("GET /watchers")
+    tour.ask("POST /watchers/{dataset}/forget", {"reason": "files come by mail now"}, dataset="orders_raw")
     tour.ask("GET /queue/first-free", query={"noun": "batch", "state": "pending"})
     tour.ask("GET /queue/work", query={"batch": "pending", "wait": 5})
 

@@ -12,13 +12,15 @@ from headgate.cli.ledger.definitions import read_pipeline
 from headgate.core.ledger import pipeline_keys
 from headgate.core.ledger.mappings.parsing import KEYS, parse_maps
 from headgate.core.ledger.pipeline_keys import Key
+from headgate.core.ledger.watches.parsing import KEYS as WATCH_KEYS
+from headgate.core.ledger.watches.parsing import parse_watch
 from headgate.ingest.formats import manifest
 from headgate.ingest.formats.manifest import LAYOUTS, ManifestLayout
 from headgate.ingest.steps import new_jobs as payload_types
 from headgate.service.ledger.use_cases import Ledger
 from headgate.service.queue.checks import METADATA, TYPES
 from tests.docs.pages import ROOT
-from tools.format_pages import MAPPINGS, PIPELINE, example
+from tools.format_pages import MAPPINGS, PIPELINE, WATCHES, example
 
 #: Parameters that are no part of a definition.
 OURS = {"self", "name", "holders", "share"}
@@ -53,6 +55,21 @@ def test_the_example_of_a_pipeline_file_has_every_key_and_is_accepted(tmp_path: 
 
 def test_every_key_of_a_mapping_is_listed() -> None:
     assert [key.name for key in pipeline_keys.MAP] == list(KEYS)
+
+
+def test_every_key_of_a_watch_is_listed_with_its_default() -> None:
+    assert [key.name for key in pipeline_keys.WATCH] == list(WATCH_KEYS)
+    found = parse_watch("x", {"folder": "in", "pattern": "{x}"})
+    for key in pipeline_keys.WATCH:
+        written = tomllib.loads(f"value = {key.default}")["value"] if key.default else None
+        if key.name not in ("marker", "files", "suffixes"):
+            assert (written or None) == (getattr(found, key.name, None) or None) or not written, key.name
+
+
+@pytest.mark.parametrize("text", WATCHES.values(), ids=WATCHES)
+def test_the_examples_of_watches_are_accepted(text: str) -> None:
+    ((name, body),) = tomllib.loads(text)["dataset"].items()
+    assert parse_watch(name, body["watch"]).pattern == body["watch"]["pattern"]
 
 
 @pytest.mark.parametrize("text", MAPPINGS.values(), ids=MAPPINGS)

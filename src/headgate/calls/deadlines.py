@@ -175,6 +175,7 @@ LEDGER_CALLS: Mapping[str, Rule] = {
     "logs": listing,
     "master_wraps": listing, "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,
 }  # fmt: skip
+WATCH_CALLS: Mapping[str, Rule] = {"land": bulk, "counted": listing, "watchers": listing}
 QUEUE_CALLS: Mapping[str, Rule] = {
     "create_jobs": bulk, "act": of_item, "set_hold": bulk, "holds": listing, "batches": listing, "jobs": listing,
     "job_ids": listing, "counts": listing, "reportable": listing, "cleanable": listing, "await_work": waiting,

@@ -23,6 +23,7 @@ COMMANDS = {
     "init": ("store.init", "init", "Create a store, and print where it is."),
     "define": ("ledger.definitions", "define", "Define datasets and jobs from a pipeline file."),
     "data": ("ledger.data", "data", "Publish chunks of data; show their status."),
+    "watch": ("watches.commands", "watch", "Publish datasets by the files that arrive."),
     "job": ("ledger.jobs", "job", "Run jobs on chunks: claim, report, explain, rerun, hold."),
     "incident": ("ledger.incidents", "incident", "List, acknowledge and snooze what needs a person."),
     "keys": ("access.keys", "keys", "Manage the keys that decrypt the secrets of datasets."),
@@ -45,7 +46,7 @@ COMMANDS = {
 #: The headings of the list, each with its commands.
 GROUPS = {
     "Locks": ("lock",),
-    "Ledger (datasets and jobs)": ("define", "data", "job", "incident", "keys"),
+    "Ledger (datasets and jobs)": ("define", "data", "watch", "job", "incident", "keys"),
     "Queue (ingest)": ("ingest", "messages"),
     "Service": ("up", "daemon", "token"),
     "Store": ("init", "status", "history", "doctor", "settings", "migrate", "copy", "backup", "restore", "store"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headgate.client.ledger import RemoteLedger
     from headgate.client.locks import RemoteLocks
     from headgate.client.queue import RemoteQueue
+    from headgate.client.watches import RemoteWatches
     from headgate.settings import Settings
 
 
@@ -61,6 +62,13 @@ class RemoteService:
             return None
         secrets = Secrets(RemoteCustody(self.connection), settings)
         return RemoteLedger(self.connection, secrets, settings.variables("job_variables"), settings.log_keep)
+
+    @property
+    def watches(self) -> RemoteWatches | None:
+        """The watchers; None where the service keeps no ledger."""
+        from headgate.client.watches import RemoteWatches
+
+        return RemoteWatches(self.connection) if self.keeps_ledger else None
 
     @cached_property
     def incidents(self) -> RemoteIncidents:

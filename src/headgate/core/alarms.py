@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from headgate.core.daemons import step_of
+from headgate.core.ledger.watches.model import Watcher
 from headgate.core.queue.model import Batch, Item
 from headgate.core.values.durations import in_words
 from headgate.core.values.plurals import plural, plural_of
@@ -40,8 +41,8 @@ ROUNDS: Mapping[str, tuple[str, str]] = {
 class Alarm:
     """Something that is stuck until an operator acts."""
 
-    #: Which rule found it: `no-consumer`, `unknown-profile`, `no-daemon`, `overdue-history`, `overdue-logs`,
-    #: `long-wait`, `unclaimed`.
+    #: Which rule found it: `no-consumer`, `unknown-profile`, `no-daemon`, `watcher`, `quiet-watcher`,
+    #: `overdue-history`, `overdue-logs`, `long-wait`, `unclaimed`.
     kind: str
     #: The batch, ingest job, profile, step or job concerned.
     item: str
@@ -110,6 +111,7 @@ class AlarmFacts:
     #: How much waits for each daemon that works in rounds.
     rounds: Mapping[str, int] = field(default_factory=dict)
     unclaimed: Sequence[Unclaimed] = ()
+    watchers: Sequence[Watcher] = ()
     #: How long ago the oldest entry of the history should have been removed.
     history_overdue: timedelta = timedelta()
     #: The same for the oldest log of an attempt or step.
@@ -197,9 +199,24 @@ def _unclaimed(facts: AlarmFacts) -> Iterator[Alarm]:
         yield Alarm("unclaimed", each.job, what, ("job", "run", each.job, "--loop", "--", "COMMAND"))
 
 
+def _watcher(facts: AlarmFacts) -> Iterator[Alarm]:
+    for each in facts.watchers:
+        fix = ("watch", "run", "PIPELINE.toml", each.dataset)
+        silent, quiet = each.silent(facts.at), each.quiet(facts.at)
+        if silent > each.patience:
+            what = f"the watcher of {each.dataset} ({each.source}) last looked {_length(silent)} ago"
+            yield Alarm("watcher", each.dataset, what + (f": {each.problem}" if each.problem else ""), fix)
+        elif each.problem:
+            yield Alarm("watcher", each.dataset, f"the watcher of {each.dataset} ({each.source}): {each.problem}",
+                        ("watch", "list"))  # fmt: skip
+        elif each.quiet_after is not None and quiet > timedelta(seconds=each.quiet_after):
+            what = f"no new file has arrived for {each.dataset} in {each.source} for {_length(quiet)}"
+            yield Alarm("quiet-watcher", each.dataset, what, ("watch", "list"))
+
+
 #: Every rule, in the order in which alarms are shown.
 RULES: Sequence[Callable[[AlarmFacts], Iterator[Alarm]]] = (
-    _unknown_profile, _no_consumer, _no_daemon, _overdue_history, _long_wait, _unclaimed,
+    _unknown_profile, _no_consumer, _no_daemon, _watcher, _overdue_history, _long_wait, _unclaimed,
 )  # fmt: skip
 
 

@@ -71,6 +71,12 @@ KNOWN = (
           "How long the oldest ingest job has been in a state that needs an operator.", ("state",)),
     Series("headgate_logs_overdue_seconds", Gauge,
           "How long ago the oldest log of an attempt should have been removed (`log_keep_for`); 0: none should."),
+    Series("headgate_watcher_looked_seconds", Gauge,
+          "How long ago the watcher of a dataset last looked for files.", ("dataset",)),
+    Series("headgate_watcher_file_seconds", Gauge,
+          "How long ago a new file last arrived for a watched dataset.", ("dataset",)),
+    Series("headgate_watcher_files_waiting", Gauge,
+          "Files of a watched dataset that do not count yet.", ("dataset",)),
     Series("headgate_history_overdue_seconds", Gauge,
           "How long ago the oldest entry of the history should have been removed (`history_keep`); 0: none should."),
 )  # fmt: skip
@@ -134,6 +140,7 @@ class Metrics:
             yield _gauge("headgate_incidents_open", [((kind,), count) for kind, count in found.count.items()])
             oldest = 0.0 if found.oldest is None else (datetime.now(UTC) - found.oldest).total_seconds()
             yield _gauge("headgate_incidents_oldest_seconds", [((), max(oldest, 0.0))])
+            yield from _of_watchers(gate)
 
     def _make(self, known: Series) -> Any:
         more: dict[str, Any] = {"buckets": known.buckets} if known.kind is Histogram else {}
@@ -186,6 +193,15 @@ def _of_queue(gate: Gate) -> Iterator[Metric]:
     # The smallest id is the oldest, since ids grow.
     oldest = [(state, next(iter(gate.queue.jobs(state, limit=1)), None)) for state in there]
     yield _gauge("headgate_queue_oldest_seconds", [((state,), _age(job.since)) for state, job in oldest if job])
+
+
+def _of_watchers(gate: Gate) -> Iterator[Metric]:
+    found, at = gate.watches.list(), datetime.now(UTC)
+    yield _gauge(
+        "headgate_watcher_looked_seconds", [((each.dataset,), each.silent(at).total_seconds()) for each in found]
+    )
+    yield _gauge("headgate_watcher_file_seconds", [((each.dataset,), each.quiet(at).total_seconds()) for each in found])
+    yield _gauge("headgate_watcher_files_waiting", [((each.dataset,), each.waiting) for each in found])
 
 
 def _age(since: datetime | None) -> float:

@@ -7,8 +7,9 @@ from typing import Annotated
 from headgate.core.alarms import Alarm
 from headgate.core.daemons import Daemon
 from headgate.core.errors import BadValue, UnknownName
+from headgate.core.ledger.watches.model import Watcher
 from headgate.core.queue.model import PENDING, Batch, IngestJob
-from headgate.operations.arguments import USUAL, After, Lease, Limit
+from headgate.operations.arguments import USUAL, After, By, Lease, Limit, Reason
 from headgate.operations.declaring import About, Declarations, Idempotency, Page
 
 declared = Declarations("daemons", "queue")
@@ -45,6 +46,18 @@ def sign_on(
 @declared.delete("/daemons/{daemon}", "queue:work", repeat=Idempotency.SAFE, call="queue.presence.sign_off")
 def sign_off(daemon: str) -> None:
     """Unregister a daemon."""
+
+
+@declared.get("/watchers", "read", answer="By dataset.", call="watches.list", whole=True, cursor="dataset")
+def watchers(after: After = None, limit: Limit = USUAL) -> Page[Watcher]:
+    """List the watchers of datasets, each with when it last looked, and when a file last arrived."""
+
+
+@declared.post(
+    "/watchers/{dataset}/forget", "operate", repeat=Idempotency.KEY, call="watches.forget", errors=(UnknownName,)
+)
+def forget_watcher(dataset: str, reason: Reason, by: By = None) -> None:
+    """Remove a watcher that will not come back, so that no alarm is raised. The files that were counted are kept."""
 
 
 @declared.get("/queue/first-free", "read", answer="The item.", nothing="No item is waiting.", errors=(BadValue,))

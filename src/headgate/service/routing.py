@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headgate.stores.ports.logs import LogBook
     from headgate.stores.ports.queue import QueueStore
     from headgate.stores.ports.tokens import SessionStore, TokenStore
+    from headgate.stores.ports.watches import WatchStore
 
 #: Resources of this scheme are the ledger's chunks.
 LEDGER_SCHEME = "data:"
@@ -72,6 +73,11 @@ class JoinedStore:
     def ledger(self) -> LedgerStore | None:
         """The ledger, beside which the locks on its chunks are kept."""
         return self._beside_ledger.ledger
+
+    @property
+    def watches(self) -> WatchStore | None:
+        """The watchers beside that ledger."""
+        return self._beside_ledger.watches
 
     @property
     def inventory(self) -> InventoryStore | None:

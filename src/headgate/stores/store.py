@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # Loaded by the parts of a store that are used: the command s
     from headgate.stores.ports.queue import QueueStore
     from headgate.stores.ports.repeats import RepeatStore
     from headgate.stores.ports.tokens import SessionStore, TokenStore
+    from headgate.stores.ports.watches import WatchStore
 
 
 class Outages(Protocol):
@@ -75,6 +76,10 @@ class Store(Root, Protocol):
     @property
     def ledger(self) -> LedgerStore | None:
         """Datasets, jobs and chunks. Claims in it act as locks."""
+
+    @property
+    def watches(self) -> WatchStore | None:
+        """Watchers of datasets, and the files that they counted."""
 
     @property
     def inventory(self) -> InventoryStore | None:

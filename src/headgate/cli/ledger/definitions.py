@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from headgate.core.values.words import suggestion
 
 if TYPE_CHECKING:
     from headgate.core.ledger.model import Defined
+    from headgate.core.ledger.watches.model import FileWatch
     from headgate.service.ledger.use_cases import Ledger
 
 
@@ -75,8 +77,34 @@ def define_all(ledger: Ledger, pipeline: Mapping[str, Any], holders: Iterable[st
     """Define everything in the file, or nothing."""
     datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
     plain = {name: {"secrets": _secrets(name, body["secrets"])} for name, body in datasets.items() if "secrets" in body}
-    whole = {name: {**body, **plain.get(name, {})} for name, body in datasets.items()}
+    whole = {name: {**_without_watch(body), **plain.get(name, {})} for name, body in datasets.items()}
     return ledger.define(whole, pipeline.get("job", {}), holders=holders)
+
+
+def _without_watch(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What is defined of a dataset: what is watched stays in the file."""
+    return {key: value for key, value in body.items() if key != "watch"}
+
+
+def watches_in(file: Path, pipeline: Mapping[str, Any]) -> list[FileWatch]:
+    """The watches of a pipeline file, checked; a folder is relative to the file's."""
+    from headgate.core.ledger.watches.parsing import parse_watch
+
+    found = []
+    for name, body in pipeline.get("dataset", {}).items():
+        if "watch" in body:
+            maker = next(
+                (job for job, each in pipeline.get("job", {}).items() if name in each.get("outputs", ())), None
+            )
+            if maker is not None:
+                why = f"has a watch, but job {maker!r} makes it; a dataset has one producer"
+                raise BadValue("dataset", name, why)
+            watch = parse_watch(name, body["watch"])
+            folder = (
+                watch.source if watch.is_bucket else str((file.parent / Path(watch.source).expanduser()).absolute())
+            )
+            found.append(replace(watch, source=folder))
+    return found
 
 
 def _secrets(dataset: str, places: object) -> dict[str, str]:
@@ -108,13 +136,14 @@ def read_pipeline(file: Path) -> Mapping[str, Any]:
         raise BadValue("pipeline file", file.name, f"cannot be read: {error}") from error
     text = data.decode()
     _check_names(file, text, content, ("dataset", "job"))
-    for noun, keys in (("dataset", pipeline_keys.DATASET), ("job", pipeline_keys.JOB)):
+    for noun, keys in (("dataset", (*pipeline_keys.DATASET, *pipeline_keys.IN_THE_FILE)), ("job", pipeline_keys.JOB)):
         known = tuple(key.name for key in keys)
         for name, body in _table(file, text, content, noun).items():
             _check_names(file, text, _table(file, text, content[noun], name), known, f"of {noun} {name} ")
             _check_lists(file, text, name, body)
             if "maps" in body:
                 _check_maps(file, text, name, body)
+    watches_in(file, content)
     return content
 
 

@@ -14,6 +14,7 @@ import click
 from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import common, number_option, together
 from headgate.cli.terminal.values import DURATION
+from headgate.cli.watches.files import WatchFile
 
 if TYPE_CHECKING:
     from headgate.cli.service.daemon_plan import DaemonPlan
@@ -53,6 +54,14 @@ daemon_options = together(
     ),
     click.option(
         "--grace", type=DURATION, default=30, help="Time for running work to finish after SIGTERM (default: 30s)."
+    ),
+    click.option(
+        "--watch",
+        "watches",
+        type=WatchFile(),
+        default=(),
+        metavar="PIPELINE.toml",
+        help="Publish files as they arrive, as the file says; see `headgate watch`.",
     ),
     click.option(
         "--interval", type=DURATION, default=5, help="Pause between two rounds of the other daemons (default: 5s)."
@@ -129,7 +138,7 @@ def run_daemons(
     """Run the planned daemons, and the rounds `beside` them, until asked to stop."""
     from headgate.cli.processes.environment import for_daemon_command
     from headgate.core.daemons import step_of
-    from headgate.daemon_wiring import daemon_rounds, ingest_handlers, with_logs
+    from headgate.daemon_wiring import daemon_rounds, file_watchers, ingest_handlers, with_logs
     from headgate.daemons.consumers import Consumers, Pace
     from headgate.daemons.presence import sign_off, sign_on
     from headgate.daemons.rounds import run_together
@@ -143,11 +152,14 @@ def run_daemons(
     rounds = daemon_rounds(gate, wanted.rounds, interval)
     steps = [step_of(post.noun, post.state) for post in posts] + list(wanted.rounds)
     consumer = Consumers(gate.queue, posts, pace, orders.stop)
+    watchers = file_watchers(gate, how["watches"])
     signed_on = sign_on(gate.queue.presence, steps)
     consumer.start()
     try:
-        run_together([*rounds, *beside, signed_on], orders.stop)
+        run_together([*rounds, *beside, *(each.rounds for each in watchers), signed_on], orders.stop)
     finally:
+        for each in watchers:
+            each.stop()
         sign_off(gate.queue.presence)
         if posts:
             consumer.stop(orders.hurry)

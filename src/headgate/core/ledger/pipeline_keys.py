@@ -53,6 +53,79 @@ DATASET = (
     ),
 )
 
+#: Of a dataset: what the file says to commands that read it, and to nobody else.
+IN_THE_FILE = (
+    Key(
+        "watch",
+        "table",
+        "",
+        "Where files arrive that publish the dataset, for `headgate watch run FILE`; see below. It stays in the file.",
+    ),
+)
+#: Of that table.
+WATCH = (
+    Key("folder", "text", "", "The folder in which files arrive; relative to the pipeline file's."),
+    Key(
+        "prefix",
+        "text",
+        "",
+        "The prefix in a bucket under which objects arrive, `s3://bucket/folder/`, instead of `folder`. Endpoint and "
+        "credentials are the usual `AWS_` variables of the watcher's process.",
+    ),
+    Key(
+        "pattern",
+        "text",
+        "",
+        "What the paths of files below the folder look like. A field in braces is text without a slash (`{sample}`), "
+        "or, with a format, a time (`{date:%Y-%m-%d}`). Files that do not match are left alone.",
+    ),
+    Key(
+        "id",
+        "text",
+        "",
+        "The data id that the fields make, such as `{sample}-{lane}` or `{date:%Y-%m}`. Without it: the pattern's only "
+        "field.",
+    ),
+    Key(
+        "ready",
+        "text",
+        '"stable"',
+        "When a file counts. `stable`: its size and time have not changed for `settle`. `whole`: as soon as it has its "
+        "name, because programs write it under another name or in another folder, and rename it (usual for buckets, "
+        "whose objects are whole). `marker`: when its marker is there, and is not older than the file.",
+    ),
+    Key("settle", "seconds or text", "10", "How long a file has to be unchanged, for `stable`; `30s`, `5m`."),
+    Key(
+        "marker",
+        "text",
+        '"{name}.done"',
+        "The name of the marker, for `marker`: one for each file (`{name}` is the file's), or one for a chunk, with "
+        "the fields of its id (`{sample}/DONE`).",
+    ),
+    Key("files", "number", "1", "How many files make a chunk, when the id leaves out a field."),
+    Key(
+        "suffixes",
+        "list of texts",
+        "[]",
+        "What the names of a chunk's files end in, after the pattern; each has to be there.",
+    ),
+    Key(
+        "on_change",
+        "text",
+        '"note"',
+        "What happens when a file is delivered again with other content (size, time or ETag). `note`: the chunk is "
+        "READY again, and the history says why. `redo`: that, and all that was made from it is made "
+        "again. `ignore`: nothing.",
+    ),
+    Key("every", "seconds or text", "2", "How long the watcher waits between two looks; 30 for a bucket."),
+    Key(
+        "quiet_after",
+        "seconds or text",
+        "",
+        "How long no new file may arrive before an alarm is raised, such as `26h`. Without it no alarm.",
+    ),
+)
+
 JOB = (
     Key(
         "inputs",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from fastapi import Request, Response
 
 from headgate.core.ledger.model import ERROR, HOLD, RUNNING
+from headgate.core.ledger.watches.model import Watcher
 from headgate.core.queue.model import FAILED
 from headgate.core.tables.tones import Tone
 from headgate.core.values.plurals import plural
@@ -66,8 +67,13 @@ def overview(request: Request, gate: TheGate, who: Reader) -> Response:
     quiet = not (now.locks or now.chunks_running or now.batches or any(line.total for line in day.lines))
     return render(
         request, "overview.html", who, title="Overview", sentence=sentence_of(found, needs), tone=tone_of(found, needs),
-        needs=needs, alarms=found.alarms, tiles=tiles, day=day, tones=TONES, all_new=quiet,
+        needs=needs, alarms=found.alarms, watchers=watchers_of(gate), tiles=tiles, day=day, tones=TONES, all_new=quiet,
     )  # fmt: skip
+
+
+def watchers_of(gate: TheGate) -> Sequence[Watcher]:
+    """The watchers, of a store that keeps a ledger."""
+    return gate.watches.list() if gate.keeps_ledger else ()
 
 
 def sentence_of(found: Overview, needs: list[Need]) -> str:

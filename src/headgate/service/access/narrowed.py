@@ -22,6 +22,7 @@ from headgate.core.ledger.census import Span, Tally
 from headgate.core.ledger.fan import ChunkLink, FanIn
 from headgate.core.ledger.model import Dataset, Job, Row, failure_cursor
 from headgate.core.ledger.verdicts import Plan, Verdict
+from headgate.core.ledger.watches.model import Watcher
 from headgate.core.locks.model import Lock, Mode, Waiter
 from headgate.core.logs import Log, LogStream
 from headgate.core.queue.model import ALL, Batch, Folder, Hold, IngestJob, is_batch
@@ -32,6 +33,7 @@ from headgate.stores.ports.ledger import LedgerStore
 from headgate.stores.ports.locks import LockStore
 from headgate.stores.ports.news import Listening
 from headgate.stores.ports.queue import QueueStore
+from headgate.stores.ports.watches import WatchStore
 from headgate.stores.store import Store
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class NarrowedStore:
         self.history = MergedHistory(*(NarrowedBook(book, sight) for book in store.history.books))
         self.ledger = None if store.ledger is None else NarrowedLedger(store.ledger, sight)
         self.inventory = None if store.inventory is None else NarrowedInventory(store.inventory, sight)
+        self.watches = None if store.watches is None else NarrowedWatches(store.watches, sight)
         several = len(store.parts) > 1
         self.parts: Sequence[Store] = [NarrowedStore(each, sight) for each in store.parts] if several else (self,)
 
@@ -132,6 +135,19 @@ class NarrowedLocks(_Narrowed):
 
     def resources(self) -> Sequence[str]:
         return [each for each in self._store.resources() if self._sight.resource(each)]
+
+
+class NarrowedWatches(_Narrowed):
+    """The watchers of datasets that may be seen."""
+
+    port = WatchStore
+
+    def __init__(self, store: WatchStore, sight: Sight) -> None:
+        self._store, self._sight = store, sight
+        self.name = store.name
+
+    def watchers(self) -> Sequence[Watcher]:
+        return [each for each in self._store.watchers() if self._sight.dataset(each.dataset)]
 
 
 class NarrowedLedger(_Narrowed):

@@ -19,6 +19,7 @@ from headgate.core.tables.states import BATCH, MERRITT_INGEST_JOB
 from headgate.service.inventory import Inventory
 from headgate.service.leases.clock import steady, wall
 from headgate.service.ledger.use_cases import Ledger
+from headgate.service.ledger.watches import Watches
 from headgate.service.queue.use_cases import Queue
 from headgate.service.upkeep import Upkeep
 from headgate.stores.ports.history import HistoryStore
@@ -65,10 +66,12 @@ class Alarms:
         profiles: Profiles,
         history: HistoryStore,
         upkeep: Upkeep,
+        watches: Watches | None,
     ) -> None:
         self._queue = queue
         self._history = history
         self._upkeep = upkeep
+        self._watches = watches
         self._ledger = ledger
         self._inventory = inventory
         self._profiles = profiles
@@ -88,6 +91,7 @@ class Alarms:
                 unusable=[] if self._elsewhere(living) else self._unusable(),
                 has_profiles=self._profiles.exists,
                 rounds=self._rounds(living),
+                watchers=self._watches.list() if self._watches else (),
                 unclaimed=self._unclaimed_chunks(),
                 history_overdue=self._upkeep.history_overdue(),
                 logs_overdue=self._upkeep.logs_overdue(),

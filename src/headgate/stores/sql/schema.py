@@ -23,11 +23,13 @@ from headgate.stores.sql.database.columns import (
 )
 from headgate.stores.sql.fast_paths import quoted
 from headgate.stores.sql.inventory import schema as inventory_schema
+from headgate.stores.sql.ledger import watch_schema
 from headgate.stores.sql.queue import schema as queue_schema
 
 metadata = columns.metadata
 #: Tables that stand in files of their own.
 history, log, inventory, queue = history_schema.history, log_schema.log, inventory_schema, queue_schema
+watches = watch_schema
 
 MODES = tuple(mode.value for mode in Mode)
 #: Modes of which a resource may have several locks.

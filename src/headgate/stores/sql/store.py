@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headgate.stores.sql.access.browser_sessions import SqlSessions
     from headgate.stores.sql.access.tokens import SqlTokens
     from headgate.stores.sql.history import SqlHistory
+    from headgate.stores.sql.ledger.watches import SqlWatches
     from headgate.stores.sql.logs import SqlLogs
     from headgate.stores.sql.repeats import SqlRepeats
     from headgate.stores.sql.server.epochs import SqlEpochs
@@ -48,6 +49,13 @@ class SqlStore:
         from headgate.stores.sql.queue.store import SqlQueue
 
         return self._built.only(SqlQueue, self._database, self.locks.news)
+
+    @property
+    def watches(self) -> SqlWatches:
+        """Watchers beside the ledger, so that recording a file and publishing its chunk are one transaction."""
+        from headgate.stores.sql.ledger.watches import SqlWatches
+
+        return self._built.only(SqlWatches, self._database, self.locks.news)
 
     @property
     def inventory(self) -> InventoryStore:

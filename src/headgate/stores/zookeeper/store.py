@@ -34,7 +34,7 @@ class ZookeeperStore:
     """Locks and queue in one ensemble. Everything else needs a database."""
 
     side_by_side = SIDE_BY_SIDE
-    ledger, inventory, tokens, sessions, keeper, logs = None, None, None, None, None, None
+    ledger, inventory, tokens, sessions, keeper, logs, watches = None, None, None, None, None, None, None
     #: An ensemble confirms a change only when a majority has it, so its tokens need no raising.
     epochs = None
 

@@ -56,12 +56,12 @@ class Transaction:
         except Exception:
             self._undo_part()
             raise
-        self._cursor.execute("release part")
+        self._cursor.execute("release savepoint part")
         self.keyed += part.keyed
 
     def _undo_part(self) -> None:
         self._cursor.execute("rollback to part")
-        self._cursor.execute("release part")
+        self._cursor.execute("release savepoint part")
 
     @property
     def options(self) -> StoreOptions:

@@ -1,0 +1,145 @@
+"""Where files arrive: folders, and prefixes of buckets. Looking changes nothing there.
+
+Folders are polled: the kernel reports no changes that other machines make on a network file system, and reports get
+lost when many come at once, so the whole folder would have to be looked through all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headgate.core.errors import ServiceUnavailable
+from headgate.core.ledger.watches.model import FileMark, FileWatch, is_temporary
+from headgate.core.values.redaction import shown
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+#: The time of a request to a bucket, and how often it is sent again.
+ANSWER_SECONDS, CONNECT_SECONDS, MOST_RETRIES = 30, 10, 2
+#: Objects that a bucket lists at a time, and files after which the watcher may renew its lease.
+PAGE = 1000
+
+
+class WatchedPlace(Protocol):
+    """Where files arrive."""
+
+    def find(self, pause: Callable[[], None]) -> dict[str, FileMark]:
+        """Every file by its name. `pause` is called now and then. ServiceUnavailable when it cannot be listed."""
+
+    def is_unchanged(self, marks: Sequence[FileMark]) -> bool:
+        """Whether these files are still as they were found."""
+
+
+def place_of(watch: FileWatch) -> WatchedPlace:
+    """The place that a watch names. Buckets need the extra `s3`."""
+    return BucketPlace(watch.source) if watch.is_bucket else FolderPlace(Path(watch.source), watch.depth)
+
+
+class FolderPlace:
+    """A folder, and as many levels below it as the pattern has."""
+
+    def __init__(self, folder: Path, depth: int) -> None:
+        self._folder, self._depth = folder, depth
+
+    def find(self, pause: Callable[[], None]) -> dict[str, FileMark]:
+        found: dict[str, FileMark] = {}
+        for name, entry in self._walk(str(self._folder), "", self._depth):
+            if mark := _mark_of(name, entry):
+                found[name] = mark
+            if len(found) % PAGE == 0:
+                pause()
+        return found
+
+    def is_unchanged(self, marks: Sequence[FileMark]) -> bool:
+        return all(self._now(mark.name) == mark for mark in marks)
+
+    def _walk(self, folder: str, above: str, depth: int) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Files below a folder. One that vanishes meanwhile has none; the folder itself has to be there."""
+        try:
+            with os.scandir(folder) as entries:
+                listed = list(entries)
+        except OSError as error:
+            if above and isinstance(error, FileNotFoundError):
+                return
+            raise ServiceUnavailable(folder, f"cannot be listed: {error.strerror}") from error
+        for entry in listed:
+            if is_temporary(entry.name):
+                continue
+            if not entry.is_dir(follow_symlinks=False):
+                yield above + entry.name, entry
+            elif depth:
+                yield from self._walk(entry.path, f"{above}{entry.name}/", depth - 1)
+
+    def _now(self, name: str) -> FileMark | None:
+        """A file as it is now. A network file system asks its server again when a file is opened."""
+        path = self._folder / name
+        try:
+            number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except PermissionError:  # Workers may have other rights.
+            return _mark(name, path.stat())
+        except OSError:
+            return None
+        try:
+            return _mark(name, os.fstat(number))
+        finally:
+            os.close(number)
+
+
+class BucketPlace:
+    """A prefix of a bucket, with the credentials and the endpoint of the environment."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._name, _, self._prefix = url.removeprefix("s3://").partition("/")
+        self._bucket: S3Store | None = None
+
+    def find(self, pause: Callable[[], None]) -> dict[str, FileMark]:
+        from obstore.exceptions import BaseError
+
+        found: dict[str, FileMark] = {}
+        try:
+            for page in self._pages():
+                for each in page:
+                    name = each["path"].removeprefix(self._prefix)
+                    if name and not is_temporary(name):
+                        modified = round(each["last_modified"].timestamp() * 1_000_000)
+                        found[name] = FileMark(name, each["size"], modified, (each["e_tag"] or "")[:255])
+                pause()
+        except (BaseError, OSError) as error:
+            raise ServiceUnavailable(shown(self._url), str(error).partition("\n")[0]) from error
+        return found
+
+    def is_unchanged(self, marks: Sequence[FileMark]) -> bool:
+        del marks  # An object is replaced as a whole: the next look finds that it has changed.
+        return True
+
+    def _pages(self) -> Iterator[Sequence[Any]]:
+        from headgate.ingest.sources.buckets import connect_bucket
+
+        if self._bucket is None:
+            times = {
+                "timeout": timedelta(seconds=ANSWER_SECONDS),
+                "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+            }
+            self._bucket = connect_bucket(self._name, times, {"max_retries": MOST_RETRIES})  # type: ignore[arg-type]
+        import obstore
+
+        yield from obstore.list(self._bucket, prefix=self._prefix or None, chunk_size=PAGE)
+
+
+def _mark_of(name: str, entry: os.DirEntry[str]) -> FileMark | None:
+    """What a file looks like; None if it is not a file, or has vanished."""
+    try:
+        return _mark(name, entry.stat())
+    except OSError:
+        return None
+
+
+def _mark(name: str, found: os.stat_result) -> FileMark | None:
+    return FileMark(name, found.st_size, found.st_mtime_ns // 1000) if stat.S_ISREG(found.st_mode) else None

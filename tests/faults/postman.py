@@ -1,0 +1,33 @@
+"""A watcher as a process, on a folder in which files arrive."""
+
+import time
+from pathlib import Path
+
+import headgate
+from headgate.core.ledger.watches.parsing import parse_watch
+from headgate.daemons.watching.places import FolderPlace
+from headgate.daemons.watching.watcher import FileWatcher
+from headgate.telemetry import event
+from tests.faults.processes import Channel
+
+#: Seconds that a file has to be unchanged, that a dead watcher's lease runs, and between two looks.
+SETTLE, LEASE, EVERY = 0.6, 0.8, 0.1
+DATASET = "parcels"
+KEYS = {"pattern": "{x}.dat", "settle": SETTLE, "every": EVERY, "on_change": "note"}
+
+
+def watch_folder(channel: Channel, url: str, folder: str) -> None:
+    """FileWatch until asked to stop, or killed."""
+    watch = parse_watch(DATASET, {"folder": folder, **KEYS})
+    with headgate.connect(url) as gate:
+        place = FolderPlace(Path(folder), watch.depth)
+        watcher = FileWatcher(gate.watches, watch, place, lease=LEASE)
+        channel.send("ready")
+        while not channel.read_all()[0]:
+            try:
+                watcher.look()
+            except headgate.StoreUnavailable as error:
+                event("watch.waits", why=str(error))
+            time.sleep(EVERY)  # Its own pace, as a daemon's.
+        watcher.stop()
+        channel.send("done")
