@@ -23,8 +23,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.torture
 FILES, KILLS = (10_000, 200) if FULL else (120, 8)
-#: Files that grow at the same time.
-GROWING = 3
+#: Files that grow at the same time, and seconds within which a watcher that lives looks at them.
+WAVE, LOOKED_WITHIN = 5, SETTLE / 3
 #: A file that stood still for longer by the test's own fault may have counted.
 TOO_SLOW = SETTLE / 2
 PATIENCE = 600.0 if FULL else 60.0
@@ -56,23 +56,29 @@ def url(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Ite
     yield from fresh_store(request.param, servers, tmp_path)
 
 
-def grow(folder: Path, names: list[str], office: Office) -> set[str]:
-    """Write the files in two halves each. Returns those that stood still for too long between the two."""
-    began: dict[str, float] = {}
-    slow, kill_every = set[str](), max(len(names) * 2 // KILLS, 1)
-    for number, name in enumerate([*names, *[""] * GROWING]):
-        if name:
+def grow(gate: Gate, folder: Path, names: list[str], office: Office) -> set[str]:
+    """Write files in two halves, between which a watcher looks. Returns those that stood still for too long."""
+    slow = set[str]()
+    waves = [names[start : start + WAVE] for start in range(0, len(names), WAVE)]
+    for number, wave in enumerate(waves):
+        began = time.monotonic()
+        for name in wave:
             (folder / name).write_bytes(b"half")
-            began[name] = time.monotonic()
-        if number >= GROWING:
-            ready = names[number - GROWING]
-            with (folder / ready).open("ab") as file:
-                file.write(b" and the rest of " + ready.encode())
-            if time.monotonic() - began[ready] > TOO_SLOW:
-                slow.add(ready)
-        if number % kill_every == kill_every - 1:
+        while time.monotonic() < began + LOOKED_WITHIN and not _sees(gate, len(wave)):
+            time.sleep(0.01)
+        for name in wave:
+            with (folder / name).open("ab") as file:
+                file.write(b" and the rest of " + name.encode())
+        if time.monotonic() - began > TOO_SLOW:
+            slow.update(wave)
+        if number % max(len(waves) * 2 // KILLS, 1) == 0:
             office.kill()
     return slow
+
+
+def _sees(gate: Gate, count: int) -> bool:
+    """Whether the watcher has reported that these files do not count yet."""
+    return any(each.waiting >= count for each in gate.watches.list())
 
 
 def rename(folder: Path, names: list[str], text: bytes, office: Office) -> None:
@@ -106,9 +112,10 @@ def test_each_file_is_published_once_and_never_early(
     with headgate.connect(url) as gate:
         gate.ledger.define_dataset(DATASET)
         office = Office(processes, url, folder)
-        slow = grow(folder, growing, office)
+        until(gate.watches.list, "a watcher")
+        slow = grow(gate, folder, growing, office)
         rename(folder, renamed, b"the first text", office)
-        until(lambda: gate.watches.list()[0].files == FILES, "every file to be published", PATIENCE)
+        until(lambda: sum(each.files for each in gate.watches.list()) == FILES, "every file to be published", PATIENCE)
         changed, same = names[::3], names[1::3]
         rename(folder, changed, b"another, longer text", office)
         send_again(folder, same)
