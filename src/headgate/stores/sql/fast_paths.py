@@ -67,7 +67,7 @@ def chunk_words(rules: ChunkRules) -> Mapping[str, str]:
         "ready": quoted(READY),
         "done": quoted(word_of(READY, Kind.INPUT)),
         "redone": quoted(RESUBMIT),
-        "broken": quoted(ERROR),
+        "in_error": quoted(ERROR),
         "settled": f"({quoted(*SETTLED)})",
         "settled_or_held": f"({quoted(*SETTLED, HOLD)})",
         "claim_event": quoted(claim.event if claim else ""),

@@ -96,7 +96,7 @@ HAS_ARRIVALS = Statement("Whether anything arrived for a job.", "select 1 from h
 READ_FAILED = Statement(
     "Data ids of a job that failed.",
     """select distinct dataid from hg_chunk
-       where job_id = :job and status = {broken} and status not in {settled} limit :limit""",
+       where job_id = :job and status = {in_error} and status not in {settled} limit :limit""",
 )
 READ_ARRIVALS = Statement(
     "What arrived for a job, oldest first.",
