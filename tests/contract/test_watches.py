@@ -12,7 +12,7 @@ from headgate import Gate, UnknownName
 from headgate.core.alarms import AlarmFacts, find_alarms
 from headgate.core.ledger.watches.model import FileMark, Landing, OnChange, Parcel, Sighting
 from headgate.core.ledger.watches.parsing import parse_watch
-from headgate.daemons.watching.places import FolderPlace
+from headgate.daemons.watching.places import FolderPlace, Found
 from headgate.daemons.watching.watcher import FileWatcher
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, one_job, status_of, told
@@ -246,7 +246,7 @@ def test_a_file_that_changes_between_the_look_and_the_publish_waits(
     clock.now += 1
     find = FolderPlace.find
 
-    def find_and_write(place: FolderPlace, pause: Callable[[], None]) -> dict[str, FileMark]:
+    def find_and_write(place: FolderPlace, pause: Callable[[], None]) -> Found:
         found = find(place, pause)
         (inbox / "a.csv").write_text("more than half")
         return found
@@ -256,6 +256,44 @@ def test_a_file_that_changes_between_the_look_and_the_publish_waits(
     monkeypatch.undo()
     assert watcher.look() == 0
     assert publishes(gate, "a") == 0
+
+
+def test_a_subfolder_or_file_that_cannot_be_read_keeps_no_other_back(
+    gate: Gate, make: Callable[..., FileWatcher], inbox: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("closed/a.csv", "open/b.csv", "lost+found/c.csv"):
+        (inbox / name).parent.mkdir()
+        (inbox / name).write_text("x")
+    (inbox / "open/d.csv").symlink_to("nowhere")
+    scandir = os.scandir
+
+    def refuse(folder: str) -> Any:
+        if folder == str(inbox / "closed"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    watcher = make(ready="whole", pattern="{y}/{x}.csv", id="{y}.{x}")
+    assert watcher.look() == 1
+    assert [each.dataid for each in gate.watches.counted("raw")] == ["open.b"]
+    assert gate.watches.list()[0].problem == f"{inbox / 'closed'}: cannot be listed: Permission denied"
+    monkeypatch.undo()
+    assert watcher.look() == 1
+    assert gate.watches.list()[0].problem == ""
+
+
+def test_a_file_whose_folder_may_not_be_searched_is_reported(
+    make: Callable[..., FileWatcher], inbox: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inbox / "a.csv").write_text("x")
+
+    def refuse(_entry: object) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("headgate.daemons.watching.places._stat", refuse)
+    watcher = make(ready="whole")
+    assert watcher.look() == 0
+    assert watcher.problem == f"{inbox / 'a.csv'}: cannot be read: Permission denied"
 
 
 def test_files_that_are_renamed_into_place_count_at_once_and_temporary_ones_never(

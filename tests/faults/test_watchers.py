@@ -102,6 +102,7 @@ def send_again(folder: Path, names: list[str]) -> None:
         copy.rename(folder / name)
 
 
+@pytest.mark.timeout(1500 if FULL else 120)
 def test_each_file_is_published_once_and_never_early(
     url: str, processes: Zygote, tmp_path: Path, report: Report
 ) -> None:

@@ -48,6 +48,10 @@ def watch(**keys: Any) -> FileWatch:
         ({**LANES, "id": "{sample}", "marker": "{lane}.done"}, "which the id has not"),
         ({**LANES, "id": "{sample}-{lane}", "marker": "{sample}/DONE"}, "has not the field {lane}"),
         ({**DAYS, "marker": "{name}"}, "the file itself"),
+        ({**DAYS, "marker": ".{name}.done"}, "hidden"),
+        ({**DAYS, "marker": "{name}.tmp"}, "temporary"),
+        ({**DAYS, "marker": "../{name}"}, "below the folder"),
+        ({**LANES, "id": "{sample}", "marker": ".done/{sample}"}, "hidden"),
         ({**DAYS, "settle": "1s", "ready": "whole"}, "decides nothing"),
         ({**DAYS, "settle": "soon"}, "not a duration"),
         ({**DAYS, "settle": True}, "not a time"),
@@ -133,6 +137,29 @@ def test_a_file_counts_with_its_marker_and_not_with_an_older_one() -> None:
     marked = watch(folder="in", pattern="{x}", ready="marker")
     assert ready(marked, "a", "a.done", "b") == (["a"], 1)
     assert ready(marked, "a", "a.done", marks={"a": 2, "a.done": 1}) == ([], 1), "the marker is of an earlier delivery"
+
+
+@pytest.mark.parametrize(
+    ("keys", "depth"),
+    [
+        (DAYS, 0),
+        ({**LANES, "id": "{sample}-{lane}"}, 1),
+        ({**DAYS, "marker": "done/{name}"}, 1),
+        ({**LANES, "id": "{sample}-{lane}", "marker": "done/{name}.ok"}, 2),
+        ({**LANES, "id": "{sample}", "marker": "{sample}.ok"}, 1),
+        ({**LANES, "id": "{sample}", "marker": "done/of/{sample}"}, 2),
+    ],
+)
+def test_folders_are_listed_as_deep_as_files_or_markers_lie(keys: dict[str, Any], depth: int) -> None:
+    assert watch(**keys).depth == depth
+
+
+def test_a_name_that_cannot_be_kept_is_reported_only_if_it_matches() -> None:
+    found = watch(folder="in", pattern="{x}.csv")
+    files = {name: FileMark(name, 1, 0) for name in ("a\nb.txt", "caf\udce9.csv", "x" * 2000)}
+    strange = Gatherer(found).gather(files, lambda _mark: True, lambda _mark: True).strange
+    assert list(strange) == ["caf\udce9.csv"]
+    assert "not printable" in strange["caf\udce9.csv"]
 
 
 def test_chunks_without_news_are_left_alone() -> None:

@@ -69,7 +69,8 @@ def run(console: Console, file: Path, datasets: Sequence[str], lease: float, *, 
     define).
 
     With --once it waits until no file changes any more (`settle`), publishes what is complete, and exits. Files that
-    wait for a marker or for other files of their chunk stay for the next time.
+    wait for a marker or for other files of their chunk stay for the next time. Exit code 69: a folder or bucket could
+    not be listed.
     """
     watches = watches_of(file, datasets)
     if not once:
@@ -113,6 +114,8 @@ def _run_once(console: Console, watchers: Sequence[FileWatcher]) -> None:
         rows.append({"dataset": each.watch.dataset, "published": published, "changed": each.changed,
                      "incomplete": each.waiting, "problem": each.problem, "watched_by": each.other})  # fmt: skip
     console.answer_list(rows, lambda: "\n".join(_outcome(row) for row in rows))
+    if failure := next((each.failure for each in watchers if each.failure), None):
+        raise failure
 
 
 def _outcome(row: dict[str, Any]) -> str:
@@ -144,8 +147,9 @@ def _meanings(each: FileWatch) -> list[tuple[str, str, str, str]]:
     from headgate.core.ledger.watches.names import UnreadableName
     from headgate.daemons.watching.places import place_of
 
-    rows = []
-    for name in sorted(place_of(each).find(lambda: None)):
+    there = place_of(each).find(lambda: None)
+    rows = [(each.dataset, "", "", there.problem)] if there.problem else []
+    for name in sorted(there.files):
         try:
             found = each.chunk_of(name)
         except UnreadableName as error:

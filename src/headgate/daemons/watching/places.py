@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headgate.core.errors import ServiceUnavailable
 from headgate.core.ledger.watches.model import FileMark, FileWatch, is_temporary
+from headgate.core.values.plurals import plural
 from headgate.core.values.redaction import shown
 
 if TYPE_CHECKING:
@@ -26,11 +28,20 @@ ANSWER_SECONDS, CONNECT_SECONDS, MOST_RETRIES = 30, 10, 2
 PAGE = 1000
 
 
+class Found(NamedTuple):
+    """What is there now."""
+
+    #: Every file by its name.
+    files: dict[str, FileMark]
+    #: Why some could not be looked at; empty: all were.
+    problem: str = ""
+
+
 class WatchedPlace(Protocol):
     """Where files arrive."""
 
-    def find(self, pause: Callable[[], None]) -> dict[str, FileMark]:
-        """Every file by its name. `pause` is called now and then. ServiceUnavailable when it cannot be listed."""
+    def find(self, pause: Callable[[], None]) -> Found:
+        """Every file. `pause` is called now and then. ServiceUnavailable when the place cannot be listed."""
 
     def is_unchanged(self, marks: Sequence[FileMark]) -> bool:
         """Whether these files are still as they were found."""
@@ -46,28 +57,34 @@ class FolderPlace:
 
     def __init__(self, folder: Path, depth: int) -> None:
         self._folder, self._depth = folder, depth
+        #: What could not be looked at, this time.
+        self._unread: list[str] = []
 
-    def find(self, pause: Callable[[], None]) -> dict[str, FileMark]:
+    def find(self, pause: Callable[[], None]) -> Found:
         found: dict[str, FileMark] = {}
+        self._unread = []
         for name, entry in self._walk(str(self._folder), "", self._depth):
-            if mark := _mark_of(name, entry):
+            if mark := self._mark_of(name, entry):
                 found[name] = mark
             if len(found) % PAGE == 0:
                 pause()
-        return found
+        others = f"; {plural(len(self._unread) - 1, 'other path')} likewise" if len(self._unread) > 1 else ""
+        return Found(found, min(self._unread) + others if self._unread else "")
 
     def is_unchanged(self, marks: Sequence[FileMark]) -> bool:
         return all(self._now(mark.name) == mark for mark in marks)
 
     def _walk(self, folder: str, above: str, depth: int) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Files below a folder. One that vanishes meanwhile has none; the folder itself has to be there."""
+        """Files below a folder, which has to be there itself; folders below it may vanish, or be unreadable."""
         try:
             with os.scandir(folder) as entries:
                 listed = list(entries)
         except OSError as error:
-            if above and isinstance(error, FileNotFoundError):
-                return
-            raise ServiceUnavailable(folder, f"cannot be listed: {error.strerror}") from error
+            if not above:
+                raise ServiceUnavailable(folder, f"cannot be listed: {error.strerror}") from error
+            if not isinstance(error, FileNotFoundError):
+                self._unread.append(f"{folder}: cannot be listed: {error.strerror}")
+            return
         for entry in listed:
             if is_temporary(entry.name):
                 continue
@@ -76,13 +93,25 @@ class FolderPlace:
             elif depth:
                 yield from self._walk(entry.path, f"{above}{entry.name}/", depth - 1)
 
+    def _mark_of(self, name: str, entry: os.DirEntry[str]) -> FileMark | None:
+        """What a file looks like; None if it is not a file, has vanished, or cannot be read."""
+        try:
+            return _mark(name, _stat(entry))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._unread.append(f"{entry.path}: cannot be read: {error.strerror}")
+            return None
+
     def _now(self, name: str) -> FileMark | None:
         """A file as it is now. A network file system asks its server again when a file is opened."""
         path = self._folder / name
         try:
             number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except PermissionError:  # Workers may have other rights.
-            return _mark(name, path.stat())
+            with suppress(OSError):
+                return _mark(name, path.stat())
+            return None
         except OSError:
             return None
         try:
@@ -99,7 +128,7 @@ class BucketPlace:
         self._name, _, self._prefix = url.removeprefix("s3://").partition("/")
         self._bucket: S3Store | None = None
 
-    def find(self, pause: Callable[[], None]) -> dict[str, FileMark]:
+    def find(self, pause: Callable[[], None]) -> Found:
         from obstore.exceptions import BaseError
 
         found: dict[str, FileMark] = {}
@@ -113,7 +142,7 @@ class BucketPlace:
                 pause()
         except (BaseError, OSError) as error:
             raise ServiceUnavailable(shown(self._url), str(error).partition("\n")[0]) from error
-        return found
+        return Found(found)
 
     def is_unchanged(self, marks: Sequence[FileMark]) -> bool:
         del marks  # An object is replaced as a whole: the next look finds that it has changed.
@@ -133,12 +162,8 @@ class BucketPlace:
         yield from obstore.list(self._bucket, prefix=self._prefix or None, chunk_size=PAGE)
 
 
-def _mark_of(name: str, entry: os.DirEntry[str]) -> FileMark | None:
-    """What a file looks like; None if it is not a file, or has vanished."""
-    try:
-        return _mark(name, entry.stat())
-    except OSError:
-        return None
+def _stat(entry: os.DirEntry[str]) -> os.stat_result:
+    return entry.stat()
 
 
 def _mark(name: str, found: os.stat_result) -> FileMark | None:

@@ -57,6 +57,8 @@ class FileWatcher:
         self.waiting = 0
         #: What keeps it from its work; empty: nothing.
         self.problem = ""
+        #: Why the last look saw nothing at all; None: it did.
+        self.failure: ServiceUnavailable | None = None
         #: How many chunks had other content than before, since it began.
         self.changed = 0
         #: The worker that watches instead; empty: this one does, or has not asked yet.
@@ -78,17 +80,17 @@ class FileWatcher:
         """Look once, unless another worker watches. Returns how many chunks were published."""
         if self._token is None and not self._hold_turn():
             return 0
-        problem, waiting, published = "", 0, 0
+        problem, waiting, published, self.failure = "", 0, 0, None
         self._looked = began = self._clock()
         try:
             found = self._place.find(self._keep_turn)
         except ServiceUnavailable as error:
-            problem = str(error)
+            problem, self.failure = f"{error.service}: {error.why}", error
         else:
-            gathered = self._gather(found)
+            gathered = self._gather(found.files)
             self._unsettled = gathered.unsettled
             published, refused = self._land(gathered.ready)
-            waiting, problem = gathered.waiting, refused or _strange(gathered)
+            waiting, problem = gathered.waiting, found.problem or refused or _strange(gathered)
         self._pause = max(self.watch.every, REST * (self._clock() - began))
         if problem != self.problem:
             event(

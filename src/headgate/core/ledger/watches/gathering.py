@@ -78,12 +78,15 @@ class Gatherer:
         return meaning
 
     def _read(self, name: str) -> tuple[str, str] | str | None:
-        if len(name) > LONGEST_NAME or not name.isprintable():
-            return "is too long, or not printable"
         try:
-            return self._watch.chunk_of(name)
+            meaning: tuple[str, str] | str | None = self._watch.chunk_of(name)
         except UnreadableName as error:
-            return str(error)
+            meaning = str(error)
+        if meaning is not None and len(name) > LONGEST_NAME:
+            return f"is longer than {LONGEST_NAME:,} characters"
+        if meaning is not None and not name.isprintable():
+            return "has characters that are not printable, or is not in UTF-8"
+        return meaning
 
     def forget_all_but(self, names: Iterable[str]) -> None:
         """Names that are gone need not be remembered."""

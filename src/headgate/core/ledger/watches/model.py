@@ -18,6 +18,8 @@ WATCH_LEASE = 30.0
 TEMPORARY_ENDS = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".swp", "~")
 #: A name is kept whole.
 LONGEST_NAME = 1024
+#: What file systems keep in their top folder for themselves.
+NOT_DELIVERED = ("lost+found",)
 
 
 class Ready(StrEnum):
@@ -125,8 +127,9 @@ class FileWatch:
 
     @property
     def depth(self) -> int:
-        """How many folders deep the files lie."""
-        return self.pattern.count("/")
+        """How many folders deep the files lie, and their markers."""
+        above, marker = self.pattern.count("/"), self.marker.count("/")
+        return max(above, marker) if self.markers_of_chunks else above + marker
 
     @property
     def markers_of_chunks(self) -> bool:
@@ -225,7 +228,8 @@ class WatchedFile:
 def is_temporary(name: str) -> bool:
     """Whether a file, or a folder above it, is somebody's own business: hidden, or still written."""
     parts = name.split("/")
-    return any(part.startswith(".") for part in parts) or parts[-1].lower().endswith(TEMPORARY_ENDS)
+    ours = any(part.startswith(".") or part in NOT_DELIVERED for part in parts)
+    return ours or parts[-1].lower().endswith(TEMPORARY_ENDS)
 
 
 def changes_of(known: Sequence[FileMark], parcel: Parcel) -> list[FileMark]:

@@ -98,11 +98,13 @@ class _WrittenWatch:
             raise self.bad("pattern", "has no field in braces, such as {date:%Y-%m-%d}")
         if WHOLE_NAME in pattern.fields:
             raise self.bad("pattern", "has the field {name}, which stands for the whole name in marker; rename it")
-        steps = pattern.text.split("/")
-        if pattern.text.startswith("/") or any(step in ("", ".", "..") for step in steps):
-            raise self.bad("pattern", "is not a path below the folder; write no /, . or .. at its beginning")
-        if is_temporary(pattern.text):
-            raise self.bad("pattern", "names temporary or hidden files, which are never counted")
+        self._check_path("pattern", pattern.text)
+
+    def _check_path(self, name: str, text: str) -> None:
+        if any(step in ("", ".", "..") for step in text.split("/")):
+            raise self.bad(name, "is not a path below the folder; write no /, . or .. at its beginning")
+        if is_temporary(text):
+            raise self.bad(name, "names temporary or hidden files, which are never counted")
 
     def _ids(self, pattern: FilePattern) -> FilePattern:
         if "id" not in self.given and len(pattern.fields) > 1:
@@ -148,6 +150,7 @@ class _WrittenWatch:
             return ""
         text = self._text("marker", "") if "marker" in self.given else MARKER
         found = self._file_pattern("marker", text)
+        self._check_path("marker", text)
         if found.fields == (WHOLE_NAME,):
             if text == "{name}":
                 raise self.bad("marker", "is the file itself; write {name}.done")
