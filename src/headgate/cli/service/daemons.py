@@ -59,7 +59,6 @@ daemon_options = together(
         "--watch",
         "watches",
         type=WatchFile(),
-        default=(),
         metavar="PIPELINE.toml",
         help="Publish files as they arrive, as the file says; see `headgate watch`.",
     ),
@@ -152,7 +151,7 @@ def run_daemons(
     rounds = daemon_rounds(gate, wanted.rounds, interval)
     steps = [step_of(post.noun, post.state) for post in posts] + list(wanted.rounds)
     consumer = Consumers(gate.queue, posts, pace, orders.stop)
-    watchers = file_watchers(gate, how["watches"])
+    watchers = file_watchers(gate, how["watches"] or ())
     signed_on = sign_on(gate.queue.presence, steps)
     consumer.start()
     try:
