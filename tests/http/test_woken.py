@@ -177,6 +177,49 @@ def test_a_caller_that_waits_for_a_lock_on_a_chunk_is_woken_by_the_end_of_its_cl
             assert caller.answer().status_code == 201, act.__name__
 
 
+@pytest.mark.parametrize("gates", STORES[:3], indirect=True)
+def test_a_caller_that_waits_for_a_lock_is_woken_by_the_end_of_a_claim_that_reads_the_chunk_by_a_mapping(
+    gates: tuple[Gate, Gate],
+) -> None:
+    mine, other = gates
+    month = {"kind": "period", "period": "month", "unit": "day"}
+    other.ledger.define(
+        {"days": {}, "months": {}}, {"merge": {"inputs": ["days"], "outputs": ["months"], "maps": {"days": month}}}
+    )
+    other.ledger.publish("days", [f"2026-02-{day:02}" for day in range(1, 29)])
+    claim = other.ledger.claim("merge", "2026-02")
+    resource = "data:days/2026-02-07"
+    waiter = Caller(lambda: mine.locks.acquire("writer", resource, "exclusive", wait=PATIENCE))
+    until(lambda: other.locks.waiters(resource), "its place in the queue")
+    until(listens(mine), "it to listen")
+    other.ledger.fail(claim, "it broke")
+    assert waiter.answer().resource == resource
+
+
+@pytest.mark.parametrize("gates", STORES[:3], indirect=True)
+def test_a_caller_that_waits_for_a_chunk_is_woken_by_the_end_of_a_lock_on_it(gates: tuple[Gate, Gate]) -> None:
+    """On a chunk that its job reads, and on one that it makes."""
+    mine, other = gates
+    other.ledger.define({"raw": {}, "cleaned": {}}, {"clean": {"inputs": ["raw"], "outputs": ["cleaned"]}})
+    for number, (dataset, act) in enumerate(
+        [("raw", release), ("cleaned", release), ("raw", downgrade), ("raw", break_it), ("cleaned", release_one_hold)]
+    ):
+        other.ledger.publish("raw", str(number))
+        held = other.locks.acquire("holder", f"data:{dataset}/{number}", "exclusive", reentrant=True)
+        if act is release_one_hold:
+            other.locks.acquire("holder", held.resource, "exclusive", reentrant=True)
+        waiter = Caller(lambda: mine.ledger.find_next("clean", wait=PATIENCE))
+        until(listens(mine), "it to listen")
+        act(other, held)
+        assert waiter.answer().dataid == str(number), (dataset, act.__name__)
+
+
+def release_one_hold(gate: Gate, held: Lock) -> None:
+    """Twice: the last one frees the chunk."""
+    gate.locks.release(held)
+    gate.locks.release(held)
+
+
 def publish(gate: Gate) -> None:
     gate.ledger.publish("raw", "2")
 

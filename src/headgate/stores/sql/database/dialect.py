@@ -37,6 +37,8 @@ CONNECT_SECONDS = 10
 IS_CURRENT = "exists (select 1 from hg_meta e where e.name = 'epoch' and e.value = {})"
 #: Whether a row is the acting principal's, or that one is trusted with all rows (core/access/owners.py).
 OWNED = f"(principal in ('', {{0}}) or {{0}} = '{LOCAL}')"
+#: The name of a resource, if it may be that of a chunk: a lock on it keeps claims back.
+CHUNK = "case when substr({0}, 1, 4) = 'data' then {0} end"
 GIVE_TOKEN = Statement("This number was given.", "insert into hg_token (number) values (:number)")
 DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
 
@@ -99,6 +101,8 @@ class Freed(NamedTuple):
     rkey: bytes
     #: True when the first waiter was granted the resource in the same trip.
     handed: bool
+    #: The resource, if it may be a chunk's and somebody may listen to news.
+    chunk: str | None
 
 
 class Outdated(Exception):

@@ -72,6 +72,12 @@ READ_MAPPED_READERS = Statement(
     """select distinct k.job_id from hg_job_dataset k join hg_job j on j.id = k.job_id
        where k.kind = 'INPUT' and k.dataset_id in (:datasets*) and j.mapped""",
 )
+NAME_MAPPED_READERS = Statement(
+    "The names of jobs that read these datasets by mappings.",
+    """select distinct j.name from hg_dataset d
+       join hg_job_dataset k on k.dataset_id = d.id and k.kind = 'INPUT' join hg_job j on j.id = k.job_id
+       where d.name in (:names*) and j.mapped""",
+)
 READ_MADE_OF = Statement(
     "Data ids of a job that were made of these.",
     """select distinct dataid from hg_read

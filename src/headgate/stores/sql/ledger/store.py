@@ -23,7 +23,7 @@ from headgate.stores.sql.ledger.changes import on_chunk
 from headgate.stores.sql.ledger.quick_claims import QuickClaims
 from headgate.stores.sql.ledger.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.ledger.snapshots import look, with_locks
-from headgate.stores.sql.news.topics import ANYTHING, News, Subscription, of_data, of_dataset
+from headgate.stores.sql.news.topics import ANYTHING, News, Subscription, of_data, of_dataset, of_job
 
 if TYPE_CHECKING:
     from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
@@ -148,9 +148,10 @@ class SqlLedger:
             after = found
 
     def listen(self, job: str, wake: Callable[[], None]) -> Subscription:
-        inputs = set(self.job(job)[0].inputs)
-        makers = [each.name for each in self.jobs() if inputs.intersection(each.outputs)]
-        return self._news.listen([*map(_of_job, [job, *makers]), *map(of_dataset, inputs)], wake)
+        known = self.job(job)[0]
+        makers = [each.name for each in self.jobs() if set(known.inputs).intersection(each.outputs)]
+        touched = {*known.inputs, *known.outputs}  # A lock on what it makes is in its way, too.
+        return self._news.listen([*map(of_job, [job, *makers]), *map(of_dataset, touched)], wake)
 
     def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
         return self._database.write_through(lambda tx: claiming.claim(tx, job, dataid, asker))
@@ -196,7 +197,7 @@ class SqlLedger:
         self, job: str, dataids: Sequence[str], reason: str, who: str, *, downstream: bool, steal: bool, dry_run: bool
     ) -> Sequence[Change]:
         wish = overrides.Resubmission(reason, who, downstream, steal, dry_run)
-        topics = [ANYTHING] if downstream or steal else [_of_job(job)]
+        topics = [ANYTHING] if downstream or steal else [of_job(job)]
         return self._news.write(lambda tx: overrides.resubmit(tx, job, dataids, wish), *topics)
 
     def change_selected(self, job: str, wish: BulkRequest) -> BulkResult:
@@ -206,14 +207,14 @@ class SqlLedger:
 
     def hold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
         unit = partial(chunk_work.hold, reason=reason, who=who)
-        return self._news.write(lambda tx: on_chunk(tx, job, dataid, unit).result, _of_job(job))
+        return self._news.write(lambda tx: on_chunk(tx, job, dataid, unit).result, of_job(job))
 
     def unhold(self, job: str, dataid: str, reason: str, who: str) -> Sequence[Change]:
         unit = partial(chunk_work.unhold, reason=reason, who=who)
-        return self._news.write(lambda tx: on_chunk(tx, job, dataid, unit).changes(dataid), _of_job(job))
+        return self._news.write(lambda tx: on_chunk(tx, job, dataid, unit).changes(dataid), of_job(job))
 
     def close(self, job: str, dataid: str, reason: str, who: str, *, reopen: bool) -> bool:
-        return self._news.write(lambda tx: closing.close(tx, job, dataid, reason, who, reopen=reopen), _of_job(job))
+        return self._news.write(lambda tx: closing.close(tx, job, dataid, reason, who, reopen=reopen), of_job(job))
 
     def forget(self, job: str, dataid: str, reason: str, who: str, *, steal: bool) -> Sequence[Change]:
         unit = partial(chunk_work.forget, reason=reason, who=who, steal=steal)
@@ -223,7 +224,7 @@ class SqlLedger:
         return self._news.write(lambda tx: overrides.set_status(tx, row, reason, who), ANYTHING)
 
     def pause(self, job: str, reason: str, who: str) -> Job:
-        return self._news.write(lambda tx: definitions.pause(tx, job, reason, who), _of_job(job))
+        return self._news.write(lambda tx: definitions.pause(tx, job, reason, who), of_job(job))
 
     def reap(self, who: str, limit: int = 1000) -> int:
         from headgate.stores.sql.ledger.reaping import reap
@@ -294,11 +295,6 @@ class SqlLedger:
         return ask_running(self._database, self._tag)
 
 
-def _of_job(job: str) -> str:
-    """The topic of what a job does to its chunks."""
-    return f"job {job}"
-
-
 def _of_claim(job: str, dataid: str) -> tuple[str, str]:
     """The topics of a claim that ends: others may claim the job's chunks, or lock the data."""
-    return _of_job(job), of_data(dataid)
+    return of_job(job), of_data(dataid)

@@ -7,9 +7,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from headgate.calls.actor import log_override
 from headgate.core.access.owners import Override
+from headgate.core.ledger.model import parse_chunk_resource
 from headgate.core.locks.model import Request
 from headgate.core.locks.rules import summary
 from headgate.core.locks.snapshot import (
+    Change,
     ChangeLock,
     ConfirmLock,
     CountRefusal,
@@ -49,6 +51,10 @@ class Committed(NamedTuple, Generic[T]):
     wakes: Wakes
     #: The number of the positions that were taken in the queues.
     number: int | None = None
+    #: The datasets on whose chunks locks ended or changed: claims may be possible now.
+    freed: frozenset[str] = frozenset()
+    #: Whether anybody may listen to news.
+    listened: bool = True
 
 
 def carry_out(
@@ -62,7 +68,13 @@ def carry_out(
     loaded = load(tx, tag, resources)
     outcome = unit(loaded.snapshot)
     number = _Writer(tx, loaded, outcome).write(channel)
-    return Committed(outcome.result, wakes(outcome.wakes), number)
+    return Committed(outcome.result, wakes(outcome.wakes), number, _freed(outcome.changes), tx.listened)
+
+
+def _freed(changes: Iterable[Change]) -> frozenset[str]:
+    touched = [change.lock for change in changes if isinstance(change, EndLock)]
+    touched += [change.after for change in changes if isinstance(change, ChangeLock)]
+    return frozenset(chunk[0] for lock in touched if (chunk := parse_chunk_resource(lock.resource)))
 
 
 def wakes(entries: Iterable[QueueEntry]) -> Wakes:

@@ -18,7 +18,7 @@ from headgate.core.locks.work import expire
 from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.locks import statements as sql
-from headgate.stores.sql.locks.changes import Wakes, carry_out
+from headgate.stores.sql.locks.changes import Committed, carry_out
 
 T = TypeVar("T")
 
@@ -44,18 +44,13 @@ class Expiry:
         #: The last lock that was found, in the order of the table: the next search begins behind it.
         self._last = ""
 
-    def expire(self, limit: int) -> tuple[int, Wakes]:
-        """End at most about so many expired locks, and drop waiters that died. Returns how many locks, whom to wake."""
+    def expire(self, limit: int) -> Iterator[Committed[int]]:
+        """End at most about so many expired locks, and drop waiters that died. Each step returns how many locks."""
         quiet, busy = self._database.read(lambda tx: self._find(tx, limit))
-        count = 0
         for locks in _steps(quiet, AT_ONCE):
-            count += self._database.write(lambda tx: expire_quiet(tx, dict(locks)))  # noqa: B023 - run at once
-        woken: Wakes = []
+            yield Committed(self._database.write(lambda tx: expire_quiet(tx, dict(locks))), [])  # noqa: B023 - run at once
         for uris in _steps(busy, AT_ONCE_SLOWLY):
-            done = self._database.write(lambda tx: carry_out(tx, self._tag, uris, expire))  # noqa: B023 - the same
-            count += done.result
-            woken += done.wakes
-        return count, woken
+            yield self._database.write(lambda tx: carry_out(tx, self._tag, uris, expire))  # noqa: B023 - the same
 
     def _find(self, tx: Transaction, limit: int) -> _Expired:
         found = tx.all(sql.READ_EXPIRED, after=self._last, limit=limit)

@@ -14,6 +14,7 @@ from headgate.calls.actor import actor
 from headgate.calls.deadlines import LOCK_CALLS, answered_in_time
 from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, UnknownName
 from headgate.core.filters import LockFilter
+from headgate.core.ledger.model import parse_chunk_resource
 from headgate.core.locks import work as lock_work
 from headgate.core.locks.draft import first_in_line
 from headgate.core.locks.model import Lock, Mode, Request, Waiter, resource_digest
@@ -34,7 +35,7 @@ from headgate.stores.sql.locks.changes import Committed, carry_out, wakes
 from headgate.stores.sql.locks.expiring import Expiry
 from headgate.stores.sql.locks.granting import grant_quickly
 from headgate.stores.sql.locks.snapshots import BESIDE, read_lock, read_queues
-from headgate.stores.sql.news.topics import News
+from headgate.stores.sql.news.topics import News, of_dataset
 
 if TYPE_CHECKING:
     from headgate.core.faults import Fault
@@ -112,7 +113,10 @@ class SqlLocks:
         if freed is None:
             with self._telling_claims(lock_id):
                 self._release_slowly(lock_id, token, cut_off=fast.cut_off)
-        elif freed.waiting:
+            return
+        if freed.chunk and (chunk := parse_chunk_resource(freed.chunk)):
+            self.news.tell([of_dataset(chunk[0])])
+        if freed.waiting:
             queue = self._database.read(lambda tx: read_queues(tx, [freed.rkey]))
             self._wakeups.wake(wakes(first_in_line(queue, (), self.options.lock_rules)))
             self._wakeups.ring(lock_id, waited_for=True)
@@ -183,9 +187,7 @@ class SqlLocks:
         return ask_waiters(self._database, resource)
 
     def expire(self, limit: int = 1000) -> int:
-        count, wakes = self._expiry.expire(limit)
-        self._wakeups.wake(wakes)
-        return count
+        return sum(self._wake(done) for done in self._expiry.expire(limit))
 
     def register_client(self, client: str) -> datetime:
         def work(tx: Transaction) -> datetime:
@@ -279,6 +281,8 @@ class SqlLocks:
 
     def _wake(self, done: Committed[T]) -> T:
         self._wakeups.wake(done.wakes)
+        if done.freed:
+            self.news.tell(map(of_dataset, done.freed), listened=done.listened)
         return done.result
 
 

@@ -22,13 +22,14 @@ from headgate.stores.sql.database.engine import Database, FastPath
 from headgate.stores.sql.database.moments import to_seconds
 from headgate.stores.sql.database.sql_text import Row
 from headgate.stores.sql.database.transaction import Transaction
+from headgate.stores.sql.ledger.mapping_statements import NAME_MAPPED_READERS
 from headgate.stores.sql.ledger.running import running_on
 from headgate.stores.sql.locks import statements as sql
 from headgate.stores.sql.locks.changes import WAITER_LEASE, Committed, carry_out, ticket_columns
 from headgate.stores.sql.locks.granting import grant_quickly
 from headgate.stores.sql.locks.snapshots import BESIDE, read_lock, read_queues
 from headgate.stores.sql.locks.waiting import Wakeups
-from headgate.stores.sql.news.topics import News, Subscription, of_data
+from headgate.stores.sql.news.topics import News, Subscription, of_data, of_job
 
 T = TypeVar("T")
 
@@ -50,8 +51,7 @@ class _Outlook:
     position: int = 0
     #: Seconds until a lease in its way runs out.
     soonest: float = math.inf
-    #: Whether a worker on a chunk blocks it. The end of a claim is news, except of one that reads the chunk by a
-    #: mapping, under another id.
+    #: Whether a worker on a chunk blocks it. The end of its claim is news.
     claimed: bool = False
     #: The bell of what stands right before it and does not agree with it: a waiter, or else a holder.
     before: str = ""
@@ -101,11 +101,11 @@ class Queueing:
         quick = self._queue_up_quickly(request)
         if quick:
             return quick
-        result, wakes, number = self._carry_out(request, lambda snapshot: lock_work.queue_up(snapshot, request))
-        self._wakeups.wake(wakes)
-        if not isinstance(result, MustWait):
-            return result
-        return Ticket(result.number or number or 0, request)
+        done = self._carry_out(request, lambda snapshot: lock_work.queue_up(snapshot, request))
+        self._wakeups.wake(done.wakes)
+        if not isinstance(done.result, MustWait):
+            return done.result
+        return Ticket(done.result.number or done.number or 0, request)
 
     def place_of(self, request: Request) -> Ticket | None:
         """The place that this very request has."""
@@ -115,8 +115,11 @@ class Queueing:
     def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
         """Call `wake` when the turn may have come."""
         self._wakeups.listen(ticket.number, wake)
-        chunks = [parse_chunk_resource(want.resource) for want in ticket.request.wants]
-        if topics := [of_data(chunk[1]) for chunk in chunks if chunk]:
+        if chunks := list(filter(None, (parse_chunk_resource(want.resource) for want in ticket.request.wants))):
+            datasets = sorted({dataset for dataset, _ in chunks})
+            # A claim that reads a chunk by a mapping has another data id.
+            readers = self._database.single(NAME_MAPPED_READERS, names=datasets)
+            topics = [*(of_data(dataid) for _, dataid in chunks), *(of_job(str(job)) for (job,) in readers)]
             self._end_listening(ticket)
             self._listening[ticket.number] = self._news.listen(topics, wake)
 
@@ -125,7 +128,7 @@ class Queueing:
         now = time.monotonic()
         known = self._standings.get(ticket.number)
         seen = self._database.changed()
-        # A claim may end without a word, and what this process itself wrote on the same connection is not seen.
+        # What this process itself wrote on the same connection, such as a report, is not seen.
         if known and not known.claimed and seen is not None and seen == known.seen and now < known.due:
             return min(self._pause(known), known.due - now)
         outlook = self._look(ticket)
@@ -225,9 +228,9 @@ class Queueing:
         if not self._look(ticket).ready and self._touch([ticket.number]):
             return None
         unit = partial(lock_work.take_turn, request=ticket.request, number=ticket.number)
-        result, wakes, _ = self._carry_out(ticket.request, unit)
-        self._wakeups.wake(wakes)
-        return None if isinstance(result, MustWait) else result
+        done = self._carry_out(ticket.request, unit)
+        self._wakeups.wake(done.wakes)
+        return None if isinstance(done.result, MustWait) else done.result
 
     def _carry_out(self, request: Request, unit: Callable[[LockSnapshot], LockOutcome[T]]) -> Committed[T]:
         channel, wanted = self._wakeups.channel, [want.resource for want in request.wants]
@@ -286,7 +289,7 @@ class Queueing:
 
     def _is_told(self, ticket: Ticket, outlook: _Outlook) -> bool:
         told = self._wakeups.is_told(ticket.number, self._bell_of(ticket), outlook.before)
-        return told and not outlook.claimed
+        return told and (not outlook.claimed or self._news.told)
 
     def _pause(self, place: _Standing) -> float:
         return self._wakeups.pause(time.monotonic() - place.since, place.position, told=place.told)

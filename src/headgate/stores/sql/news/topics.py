@@ -33,8 +33,13 @@ def number_of(topic: str) -> int:
     return int.from_bytes(hashlib.sha256(topic.encode()).digest()[:6]) + EVERYTHING + 1 if topic else EVERYTHING
 
 
+def of_job(job: str) -> str:
+    """The topic of what a job does to its chunks."""
+    return f"job {job}"
+
+
 def of_dataset(dataset: str) -> str:
-    """The topic of data made elsewhere."""
+    """The topic of data made elsewhere, and of locks that end on a dataset's chunks."""
     return f"dataset {dataset}"
 
 

@@ -328,8 +328,8 @@ class Mysql(Dialect):
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
         if contended:
             return None
-        waiting, rkey = runner.single_once(mysql_locks.release(self.options.lock_rules)[0], **params)[0]
-        return None if rkey is None else Freed(waiting, rkey, handed=False)
+        waiting, rkey, chunk = runner.single_once(mysql_locks.release(self.options.lock_rules)[0], **params)[0]
+        return None if rkey is None else Freed(waiting, rkey, handed=False, chunk=chunk)
 
     def as_parameters(self, known: JobParameters) -> Parameters:
         """The routines look the lists up; each parameter that is given is written into the statement."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from headgate.core.locks.rules import LockRules
-from headgate.stores.sql.database.dialect import OWNED
+from headgate.stores.sql.database.dialect import CHUNK, OWNED
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.dialects.mysql.ledger import EPOCH, NOW
 from headgate.stores.sql.dialects.mysql.news import LISTENED
@@ -88,6 +88,7 @@ begin
   declare v_client varchar(255) character set utf8mb4;
   declare v_mode varchar(9) character set utf8mb4;
   declare v_waiting int;
+  declare v_chunk varchar(2048) character set utf8mb4;
   declare v_now bigint default {now};
   declare exit handler for sqlexception begin rollback; resignal; end;
   start transaction;
@@ -97,17 +98,17 @@ begin
     and exists (select 1 from hg_meta where name = 'epoch' and value = {epoch}) for update;
   if v_rkey is null then
     rollback;
-    select null, null;
+    select null, null, null;
   else
     delete from hg_lock where id = a_id;
     update hg_resource set holders = holders - 1 where rkey = v_rkey;
-    select waiting into v_waiting from hg_resource where rkey = v_rkey;
+    select waiting, {chunk} into v_waiting, v_chunk from hg_resource where rkey = v_rkey;
     insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
                             principal)
     values (v_now, 'lock', {release_event}, substr(a_id, 6, 16), a_id, v_client, a_token, v_mode, {release_target},
             '', a_principal);
     commit;
-    select v_waiting, v_rkey;
+    select v_waiting, v_rkey, v_chunk;
   end if;
 end"""
 
@@ -133,6 +134,7 @@ def release(rules: LockRules) -> tuple[Statement, Routine]:
     words = {
         "release_event": event_of(fast.release),
         "releasable": one_of("mode", fast.release),
+        "chunk": f"if({LISTENED}, {CHUNK.format('uri')}, null)",
         "release_target": target_of("v_mode", fast.release),
     }
     owned = OWNED.format("a_principal")

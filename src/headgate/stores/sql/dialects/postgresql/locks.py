@@ -7,12 +7,15 @@ from functools import lru_cache
 from headgate.core.locks.draft import TRIAL_SECONDS
 from headgate.core.locks.model import Mode
 from headgate.core.locks.rules import LockRules
-from headgate.stores.sql.database.dialect import IS_CURRENT, OWNED
+from headgate.stores.sql.database.dialect import CHUNK, IS_CURRENT, OWNED
 from headgate.stores.sql.database.moments import to_micro
 from headgate.stores.sql.database.sql_text import Statement
+from headgate.stores.sql.dialects.postgresql.news import LISTENED
 from headgate.stores.sql.dialects.postgresql.session import EPOCH, NOW
 from headgate.stores.sql.fast_paths import NAME, Routine, event_of, one_of, routine, source_of, target_of
 
+#: The resource, if it is a chunk's and somebody listens to news.
+_CHUNK = f"case when {CHUNK.format('r.uri')} is not null then case when {LISTENED} then r.uri end end"
 # One trip each. The resource's row is the place where the rule is kept, since a single statement sees all
 # other rows as they were when it began: a NOT EXISTS over hg_lock would let two writers in.
 GRANT = Statement(
@@ -48,14 +51,14 @@ RELEASE = Statement(
          returning rkey, client, mode),
        freed as (
          update hg_resource r set holders = r.holders - 1 from gone where r.rkey = gone.rkey
-         returning r.waiting, r.rkey),
+         returning r.waiting, r.rkey, {chunk} as chunk),
        told as (
          insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
                                  principal)
          select {wall}, 'lock', {release_event}, substr(:id, 6, 16), :id, client, :token, mode, {release_target}, '',
                 :principal
          from gone)
-       select waiting, rkey, false from freed""",
+       select waiting, rkey, false, chunk from freed""".replace("{chunk}", _CHUNK),
 )
 ENQUEUE = Statement(
     "Join the end of the queue of a resource that is held in a mode that does not agree, or waited for.",
@@ -77,7 +80,7 @@ ENQUEUE = Statement(
 #: A function sees what others wrote up to each of its statements, so it may decide after it has taken the row.
 HAND_OVER_TEXT = """
 create or replace function {name}(a_id text, a_token bigint, a_principal text,
-                                          out waiting int, out rkey bytea, out handed boolean)
+                                          out waiting int, out rkey bytea, out handed boolean, out chunk text)
 returns setof record language plpgsql as $routine$
 declare
   lost record;
@@ -91,7 +94,7 @@ begin
   where l.id = a_id and l.token = a_token and l.count = 1 and {owned}
     and {releasable};
   if not found then return; end if;
-  select r.token, r.holders, r.waiting into kept from hg_resource r where r.rkey = lost.rkey for update;
+  select r.token, r.holders, r.waiting, r.uri into kept from hg_resource r where r.rkey = lost.rkey for update;
   moment := {now};
   delete from hg_lock l
   where l.id = a_id and l.token = a_token and l.count = 1 and (l.lease_until is null or l.lease_until > moment);
@@ -129,6 +132,7 @@ begin
     waiting := kept.waiting;
   end if;
   rkey := lost.rkey;
+  chunk := {chunk};
   return next;
 end $routine$"""
 
@@ -145,6 +149,7 @@ def hand_over(rules: LockRules) -> tuple[Statement, Routine]:
         trial=to_micro(TRIAL_SECONDS),
         release_event=event_of(fast.release),
         releasable=one_of("l.mode", fast.release),
+        chunk=_CHUNK.replace("r.uri", "kept.uri"),
         release_target=target_of("lost.mode", fast.release),
         hand_event=event_of(fast.hand),
         hand_source=source_of(fast.hand),
@@ -154,5 +159,5 @@ def hand_over(rules: LockRules) -> tuple[Statement, Routine]:
     made = routine("hg_hand_over", text)
     return Statement(
         "A live lock that is held once ends, and the first waiter gets the resource (see the function).",
-        f"select waiting, rkey, handed from {made.name}(:id, :token, :principal)",
+        f"select waiting, rkey, handed, chunk from {made.name}(:id, :token, :principal)",
     ), made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.core.locks.model import Mode
-from headgate.stores.sql.database.dialect import Freed, Granted, Parameters
+from headgate.stores.sql.database.dialect import CHUNK, Freed, Granted, Parameters
 from headgate.stores.sql.database.sql_text import Statement
 
 GRANT_RESOURCE = Statement(
@@ -40,7 +40,7 @@ RELEASE_LOCK = Statement(
 )
 RELEASE_RESOURCE = Statement(
     "Count one holder less, and see whether anybody waits.",
-    "update hg_resource set holders = holders - 1 where rkey = :rkey returning waiting, rkey",
+    f"update hg_resource set holders = holders - 1 where rkey = :rkey returning waiting, {CHUNK.format('uri')}",
 )
 RELEASE_HISTORY = Statement(
     "Record the release in the history.",
@@ -68,7 +68,7 @@ def release(tx: Any, params: Parameters) -> Freed | None:
     if gone is None:
         return None
     rkey, client, mode = gone
-    waiting, _ = tx.one(RELEASE_RESOURCE, rkey=rkey)
+    waiting, chunk = tx.one(RELEASE_RESOURCE, rkey=rkey)
     after = tx.lock_rules.fast.release[Mode(mode)].target
     tx.run(RELEASE_HISTORY, **params, client=client, mode=mode, after=after)
-    return Freed(waiting, rkey, handed=False)
+    return Freed(waiting, rkey, handed=False, chunk=chunk)
