@@ -335,8 +335,10 @@ class Gate:
 
         if self.service:
             return self.service.alarms
-        found = (self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history, self.upkeep)
-        return Alarms(*found, self._watches)
+        return Alarms(
+            self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history, self.upkeep,
+            self._watches,
+        )  # fmt: skip
 
     def alarms(self) -> list[Alarm]:
         """List what is stuck; a service lists what it finds. Empty for a caller whose `read` is limited."""

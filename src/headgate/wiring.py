@@ -1,7 +1,4 @@
-"""Joins the parts: from settings and a store, or a service, to the services of a gate.
-
-Each function loads what it builds: a command that works with the ledger starts faster without the rest.
-"""
+"""Joins the parts of a gate: its settings, its store or service, and the services on it. Each loads what it builds."""
 
 from __future__ import annotations
 

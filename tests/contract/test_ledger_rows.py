@@ -30,6 +30,7 @@ LATE = {"on_late is note": "note", "on_late is redo": "redo"}
 #: What a `when` of the table asks of the job.
 POLICIES: Mapping[str, dict[str, Any]] = {
     "on_failure is hold": {"on_failure": "hold"},
+    "on_failure is rerun, and max_attempts is reached": {"max_attempts": 1},
     "max_crashes workers crashed on it": {"max_crashes": 1},
     "max_interruptions workers were stopped on it": {"max_interruptions": 1},
 }
@@ -41,6 +42,8 @@ class Picture:
 
     output: Row | None
     reads: bool
+    #: Whether it needs a person.
+    incident: bool
     told: list[tuple[str, str, str]]
 
     def count(self, name: str) -> int:
@@ -50,7 +53,7 @@ class Picture:
 def picture(gate: Gate, job: str, dataset: str, read: str = "raw") -> Picture:
     outputs = gate.ledger.status(dataset, job, "1", kind="OUTPUT")
     inputs = gate.ledger.status(read, job, "1", kind="INPUT")
-    return Picture(outputs[0] if outputs else None, bool(inputs), told(gate, job, "1"))
+    return Picture(outputs[0] if outputs else None, bool(inputs), bool(gate.incidents.list(job)), told(gate, job, "1"))
 
 
 def effects(before: Picture, after: Picture) -> Also:
@@ -66,6 +69,8 @@ def effects(before: Picture, after: Picture) -> Also:
             seen |= Also.RESTORE_ATTEMPT
     if before.reads and not after.reads:
         seen |= Also.CLEAR_INPUTS
+    if before.incident is not after.incident:
+        seen |= Also.OPEN_INCIDENT if after.incident else Also.CLOSE_INCIDENT
     return seen | Also.TELL_HISTORY if len(after.told) > len(before.told) else seen
 
 
@@ -82,6 +87,7 @@ def has_counts(found: Picture) -> bool:
 def hidden(before: Picture) -> Also:
     """What could not be seen: nothing was there to be cleared."""
     found = Also.NOTHING if has_counts(before) else Also.CLEAR_COUNTS
+    found |= Also.NOTHING if before.incident else Also.CLOSE_INCIDENT
     return found if before.reads else found | Also.CLEAR_INPUTS
 
 
@@ -147,13 +153,14 @@ def test_every_row_leads_where_it_says_and_changes_what_it_says(
     assert wrong == []
 
 
-def take(gate: Gate, row: Transition) -> tuple[Picture, Picture]:
-    """The chunk before and after."""
+def take(gate: Gate, row: Transition, firing: Gate | None = None) -> tuple[Picture, Picture]:
+    """The chunk before and after. `firing`: fires the event, where it is not the gate that brings the chunk there."""
+    firing = firing or gate
     ledger = one_job(gate, **POLICIES.get(row.when, {}))
     if row.when == DOWNSTREAM:
-        return take_downstream(gate, ledger)
+        return take_downstream(gate, firing)
     if row.when in LATE:
-        return take_late(gate, LATE[row.when])
+        return take_late(gate, firing, LATE[row.when])
     job, dataset = (EXTERNAL, "raw") if row.event == "publish" else ("clean", "tidy")
     if job != EXTERNAL:
         ledger.publish("raw", "1")
@@ -161,11 +168,11 @@ def take(gate: Gate, row: Transition) -> tuple[Picture, Picture]:
     elif row.source != "absent":
         ledger.set_status("raw", "1", EXTERNAL, "OUTPUT", row.source, reason=WHY)
     before = picture(gate, job, dataset)
-    fire(gate, row)
+    fire(firing, row)
     return before, picture(gate, job, dataset)
 
 
-def take_late(gate: Gate, on_late: str) -> tuple[Picture, Picture]:
+def take_late(gate: Gate, firing: Gate, on_late: str) -> tuple[Picture, Picture]:
     """A chunk that reads the one before it, which arrives when it is made."""
     ledger = gate.ledger
     window = {"kind": "window", "before": 1, "after": 0, "on_late": on_late}
@@ -174,16 +181,17 @@ def take_late(gate: Gate, on_late: str) -> tuple[Picture, Picture]:
     ledger.success(claimed(ledger, "clean"))
     before = picture(gate, "clean", "tidy")
     ledger.publish("raw", "0")
-    assert claimed(ledger, "clean").dataid == "0"
+    assert claimed(firing.ledger, "clean").dataid == "0"
     return before, picture(gate, "clean", "tidy")
 
 
-def take_downstream(gate: Gate, ledger: Ledger) -> tuple[Picture, Picture]:
+def take_downstream(gate: Gate, firing: Gate) -> tuple[Picture, Picture]:
     """A chunk that was made from another one, and is held when that one is redone."""
+    ledger = gate.ledger
     ledger.publish("raw", "1")
     ledger.success(claimed(ledger, "clean"))
     ledger.fail(claimed(ledger, "report"), "no")
     ledger.hold("report", "1", reason=WHY)
     before = picture(gate, "report", "rep", "tidy")
-    ledger.resubmit("clean", "1", reason=WHY, downstream=True)
+    firing.ledger.resubmit("clean", "1", reason=WHY, downstream=True)
     return before, picture(gate, "report", "rep", "tidy")

@@ -13,7 +13,7 @@ import pytest
 import headgate.client
 from headgate import Gate
 from headgate.client.connection import ServiceConnection
-from headgate.client.sending import send
+from headgate.client.sending import remote, send
 from headgate.core.errors import BadValue
 from headgate.http.api import description
 from headgate.http.api.handlers import Handlers, Served, repeat_of
@@ -23,6 +23,7 @@ from headgate.operations import (
     claims,
     daemons,
     events,
+    incidents,
     ingest,
     inventory,
     ledger,
@@ -37,7 +38,7 @@ from headgate.operations.declaring import About, Declarations, Idempotency, Oper
 from tests.http.conftest import Tokens
 
 #: Every declaration.
-DECLARED = (locks, claims, ledger, secrets, tokens, whole, events, ingest, queue, daemons, inventory)
+DECLARED = (locks, claims, ledger, incidents, secrets, tokens, whole, events, ingest, queue, daemons, inventory)
 OPERATIONS = [each for part in DECLARED for each in part.declared.operations]
 
 shelves = Declarations("shelves")
@@ -56,11 +57,19 @@ def names(after: str | None = None, limit: int = 2) -> Page[str]:  # type: ignor
 class Shelves:
     """What a declared operation calls."""
 
-    def tidy(self, shelf: str, *, most: int, reason: str, by: str) -> int:
+    def tidy(self, shelf: str, *, most: int, reason: str, by: str | None = None) -> int:
         return len(f"{shelf}{reason}{by}"[:most])
 
     def names(self) -> list[str]:
         return ["c", "a", "b"]
+
+
+@remote("shelves", shelves)
+class RemoteShelves(Shelves):
+    """The same behind a service: nothing is written for an operation."""
+
+    def __init__(self, connection: ServiceConnection) -> None:
+        self.connection = connection
 
 
 @pytest.fixture
@@ -96,6 +105,17 @@ def test_an_operation_is_asked_for_by_its_declaration(server: Server, gate: Gate
         assert send(connection, names, limit=1) == ["a"]
         with pytest.raises(BadValue, match="most 0 should be"):
             send(connection, tidy, shelf="one", most=0, reason="dust")
+
+
+@pytest.mark.usefixtures("served")
+def test_a_new_operation_takes_a_declaration_and_a_method_of_its_service(server: Server, gate: Gate) -> None:
+    """With its command these are three files: routes, checks, OpenAPI and the remote client need no line."""
+    with closing(ServiceConnection(server.url, gate.tokens.new("a client", ["read", "operate"]).token)) as connection:
+        far, near = RemoteShelves(connection), Shelves()
+        assert far.tidy("one", most=9, reason="dust") == 9
+        assert sorted(far.names()) == sorted(near.names())
+        with pytest.raises(BadValue, match="most 0 should be"):
+            far.tidy("one", most=0, reason="dust")
 
 
 def test_the_client_asks_by_declarations_alone() -> None:

@@ -9,9 +9,10 @@ from headgate.core.ledger.parsing import STATUS_WORDS
 from headgate.core.locks.model import Mode
 from headgate.core.queue.model import HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
 from headgate.core.queue.rules import QUEUE_RULES
+from headgate.core.tables.machine import Also, By
 from headgate.core.tables.states import CHUNK, LOCK
 from headgate.core.tables.tones import TONES
-from tests.unit.typed_words import typed_words
+from tests.unit.typed_words import quoted_words, typed_words
 
 PACKAGE = Path(headgate.__file__).parent
 MACHINES = [LOCK, CHUNK, *(machine for rules in QUEUE_RULES.values() for machine in (rules.batch, rules.job))]
@@ -103,6 +104,14 @@ def test_no_mode_state_or_event_is_typed_outside_the_core() -> None:
     assert [(name, word) for name, words in ALLOWED.items() for word in words if (name, word) not in needed] == []
 
 
+def test_no_mode_state_or_event_is_typed_in_a_template_or_a_script() -> None:
+    files = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    assert {".html", ".js"} <= {path.suffix for path in files}
+    found = {(path.name, word) for path in files for word in quoted_words(path.read_text("utf-8"), WORDS)}
+    # An event of the browser, and the delivery of a message.
+    assert found == {("live.js", "submit"), ("messages.html", "failed")}
+
+
 def modes_in(tree: ast.AST) -> list[str]:
     """Modes that are chosen by name."""
     return [
@@ -124,9 +133,30 @@ def find(status, mode):
     check_span("wait", status)
     if status == "RUNNING" or mode is Mode.EXCLUSIVE:
         return run("select 1 where status = 'held'"), CHUNK.find(status, "claim"), "claim it"
+    if status in "READY DONE".split() or status.encode() == b"HOLD":
+        return json.loads('{"status": "ERROR"}')
 """
-    assert [word for _, word in typed_words(ast.parse(typed), WORDS)] == ["RUNNING", "held", "claim"]
+    found = sorted(word for _, word in typed_words(ast.parse(typed), WORDS))
+    assert found == ["DONE", "ERROR", "HOLD", "READY", "RUNNING", "claim", "held"]
     assert modes_in(ast.parse(typed)) == ["5: Mode.EXCLUSIVE"]
+
+
+def members_read(trees: Iterator[ast.AST]) -> set[str]:
+    """Members of the flags of the tables that code reads by name."""
+    return {
+        f"{node.value.id}.{node.attr}"
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+
+
+def test_every_effect_and_every_guard_is_read_by_code_that_acts() -> None:
+    """Not by the tables alone. What each of them does is proven for each row, in the core and on every store."""
+    files = (path for path in PACKAGE.rglob("*.py") if PACKAGE / "core/tables" not in path.parents)
+    read = members_read(ast.parse(path.read_text(encoding="utf-8")) for path in files)
+    members = {f"{kind.__name__}.{each.name}" for kind in (Also, By) for each in kind} - {"Also.NOTHING"}
+    assert members - read == set()
 
 
 def test_every_word_that_has_a_tone_is_one_of_the_tables() -> None:

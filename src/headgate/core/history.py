@@ -22,6 +22,8 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
 }
 #: Those that the queue keeps.
 QUEUE_NOUNS = (BATCH.name, INGEST_JOB.name, "hold")
+#: Those whose entries name a resource.
+RESOURCE_NOUNS = (LOCK.name, CHUNK.name, "hold")
 HOUR_SECONDS = 3600
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

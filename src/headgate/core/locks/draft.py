@@ -256,7 +256,8 @@ class LockDraft:
             self._changes.append(EndLock(lock, row.event))
             # Nobody did it: the history names its owner.
             self._effects(each, row, lock, EXPIRED, lock.principal)
-        if self.rules.find(WAITING, "lapse"):
+        lapse = self.rules.find(WAITING, "lapse")
+        if lapse and lapse.also.has(Also.LEAVE_QUEUE):
             for entry in [entry for entry in each.queue if not entry.alive]:
                 self._leave(entry)
         return ended

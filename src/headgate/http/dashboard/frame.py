@@ -18,7 +18,12 @@ from starlette.concurrency import run_in_threadpool
 
 from headgate import __version__
 from headgate.core.errors import NotAllowed
+from headgate.core.history import RESOURCE_NOUNS
+from headgate.core.ledger import model as of_ledger
+from headgate.core.locks.model import Mode
+from headgate.core.queue import model as of_queue
 from headgate.core.queue.titles import file_name_of, title_of
+from headgate.core.tables.tones import Tone
 from headgate.http import errors
 from headgate.http.access import sessions
 from headgate.http.access.auth import Caller, look_up, service_of
@@ -156,8 +161,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     made.globals.update(
-        static=static_path, link=link, look=words.look, some=words.some, title_of=title_of, file_name_of=file_name_of
-    )
+        static=static_path, link=link, look=words.look, some=words.some, title_of=title_of, file_name_of=file_name_of,
+        of_ledger=of_ledger, of_queue=of_queue, modes=tuple(Mode), tones=Tone, RESOURCE_NOUNS=RESOURCE_NOUNS,
+    )  # fmt: skip
     made.filters.update(
         ago=words.ago, absolute=words.absolute, duration=words.duration, size=words.size, short=words.short,
         number=words.number, iso=lambda moment: moment.isoformat(timespec="seconds"),
