@@ -150,7 +150,7 @@ class SqlLedger:
     def listen(self, job: str, wake: Callable[[], None]) -> Subscription:
         known = self.job(job)[0]
         makers = [each.name for each in self.jobs() if set(known.inputs).intersection(each.outputs)]
-        touched = {*known.inputs, *known.outputs}  # A lock on what it makes is in its way, too.
+        touched = {*known.inputs, *known.outputs}  # A lock on what it makes blocks it, too.
         return self._news.listen([*map(of_job, [job, *makers]), *map(of_dataset, touched)], wake)
 
     def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
