@@ -22,18 +22,19 @@ SESSION_SECONDS = 4.0
 
 
 class Steps:
-    """What was ended, one line each, written at once."""
+    """What was ended, one line each, written at once: item, state, and by whom."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, side: str) -> None:
+        self._by = f"{side}-{os.getpid()}"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(self, item: str, state: str) -> None:
-        os.write(self._file, f"{item} {state.lower()}\n".encode())
+        os.write(self._file, f"{item} {state.lower()} {self._by} {time.time():.3f}\n".encode())
 
 
 def ours(channel: Channel, url: str, steps: str) -> None:
     """Headgate's side, until it is killed or asked to stop."""
-    gate, noted = open_gate(url), Steps(steps)
+    gate, noted = open_gate(url), Steps(steps, "ours")
     channel.send("ready")
     while not channel.read_all()[0]:
         try:
@@ -63,7 +64,7 @@ def work(queue: Queue, noted: Steps) -> bool:
 
 def theirs(channel: Channel, url: str, steps: str) -> None:
     """The other side, until it is killed or asked to stop."""
-    address, noted = url.partition("?")[0], Steps(steps)
+    address, noted = url.partition("?")[0], Steps(steps, "theirs")
     side = open_side(address)
     channel.send("ready")
     while not channel.read_all()[0]:

@@ -11,6 +11,7 @@ import json
 import re
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -119,18 +120,26 @@ class OtherSide:
 
     def take_batch_to_report(self) -> str | None:
         """A batch none of whose jobs is in processing, which is reporting from then on; it stays locked."""
+        batch = self._take_batch(lambda status: status not in REPORTED)
+        if batch:
+            self.set_batch(batch, "Reporting")
+        return batch
+
+    def take_batch_to_report_again(self) -> str | None:
+        """Such a batch of which somebody wants one more report; it stays locked, and its state is the same."""
+        return self._take_batch(lambda status: status == "UpdateReporting")
+
+    def _take_batch(self, fits: Callable[[str], bool]) -> str | None:
         for batch in self.names("/batches"):
             folder = f"/batches/{batch}/states/batch-processing"
             if not self.exists(folder) or self.names(folder):
                 continue
-            if self.batch_status(batch) in REPORTED or not self.lock(f"/batches/{batch}"):
+            if not fits(self.batch_status(batch)) or not self.lock(f"/batches/{batch}"):
                 continue
             # The batch may have been reported between the first look and the lock.
-            if self.batch_status(batch) in REPORTED:
-                self.unlock(f"/batches/{batch}")
-                continue
-            self.set_batch(batch, "Reporting")
-            return batch
+            if fits(self.batch_status(batch)):
+                return batch
+            self.unlock(f"/batches/{batch}")
         return None
 
     def end_batch(self, batch: str) -> None:
@@ -142,12 +151,15 @@ class OtherSide:
         """Batches that are done, with their jobs and names."""
         done = [batch for batch in self.names("/batches") if self.batch_status(batch) in ("Completed", "Deleted")]
         for batch in done:
-            for folder in self.names(f"/batches/{batch}/states"):
-                for job in self.names(f"/batches/{batch}/states/{folder}"):
-                    self.delete_job(job)
-            self.delete(f"/batch-uuids/{self.content(f'/batches/{batch}/submission')['batchID']}")
-            self.delete(f"/batches/{batch}")
+            self.delete_batch(batch)
         return done
+
+    def delete_batch(self, batch: str) -> None:
+        for folder in self.names(f"/batches/{batch}/states"):
+            for job in self.names(f"/batches/{batch}/states/{folder}"):
+                self.delete_job(job)
+        self.delete(f"/batch-uuids/{self.content(f'/batches/{batch}/submission')['batchID']}")
+        self.delete(f"/batches/{batch}")
 
     # ------------------------------------------------------------------ jobs
 
@@ -202,6 +214,13 @@ class OtherSide:
         if before != after:
             self.delete(f"/batches/{batch}/states/{before}/{job}")
             self._into_batch(batch, after, job)
+
+    def set_priority(self, job: str, priority: int) -> None:
+        """Its priority, and its place in the queue by it."""
+        old, state = int(self.text(f"/jobs/{job}/priority")), self.job_status(job).lower()
+        self.put(f"/jobs/{job}/priority", str(priority))
+        self.delete(f"/jobs/states/{state}/{old:02d}-{job}")
+        self.create_if_needed(f"/jobs/states/{state}/{priority:02d}-{job}")
 
     def take_job(self, state: str) -> str | None:
         """The first job in that state that nobody has locked and that is still in it."""

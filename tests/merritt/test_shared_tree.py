@@ -192,3 +192,43 @@ def test_a_job_of_ours_has_all_that_merritts_services_live_on(gate: Gate, other:
     assert other.content(f"{job}/store") == store
     assert gate.queue.job("jid0000000001").configuration["store"] == store
     assert gate.queue.job_ids(batch.id, Folder.PROCESSING) == ["jid0000000001"]
+
+
+def test_a_batch_that_is_being_removed_is_not_reported_by_the_other_side(gate: Gate, other: OtherSide) -> None:
+    """The removal is interrupted behind its first write; anybody continues it."""
+    batch = submit(other)
+    other.create_job(batch, CONFIGURATION)
+    other.set_job("jid0000000001", "Completed")
+    other.set_batch(batch, "Completed")
+    store = gate.store.queue
+    with pytest.MonkeyPatch.context() as interrupted:
+        interrupted.setattr(store._removing, "drop_batch", lambda _: None)  # type: ignore[attr-defined]
+        assert gate.queue.clean(0) == [batch]
+    assert gate.queue.batches() == []
+    assert other.take_batch_to_report() is None
+    (fault,) = gate.queue.faults()
+    assert (fault.kind, fault.item) == ("half-removed", batch)
+    assert gate.queue.repair(fault)
+    assert (other.names("/batches"), below_own_root(other), gate.queue.faults()) == ([], [], [])
+
+
+def test_a_hold_of_ours_that_the_other_side_cleared_says_nothing_of_its_next_one(gate: Gate, other: OtherSide) -> None:
+    """Merritt's holds are empty nodes: who set one, and why, is kept under our own root."""
+    gate.queue.set_hold("demo", reason="it is moved", by="ann")
+    assert not other.zk.get(other.path("/locks/collections/demo"))[0]
+    assert [(each.profile, each.reason, each.who) for each in gate.queue.holds()] == [("demo", "it is moved", "ann")]
+    other.delete("/locks/collections/demo")
+    assert gate.queue.holds() == []
+    assert [fault.kind for fault in gate.queue.faults()] == ["stray-node"]
+    other.create("/locks/collections/demo")
+    assert [(each.profile, each.reason, each.who) for each in gate.queue.holds()] == [("demo", "", "")]
+    for fault in gate.queue.faults():
+        assert gate.queue.repair(fault)
+    assert (gate.queue.faults(), other.names("/locks/collections")) == ([], ["demo"])
+    gate.queue.clear_hold("demo")
+    gate.queue.set_hold("demo", reason="once more")
+    other.delete("/locks/collections/demo")
+    gate.queue.set_hold("demo", reason="and again")
+    assert [each.reason for each in gate.queue.holds()] == ["and again"]
+    gate.queue.clear_hold("demo")
+    assert other.names("/headgate/queue/holds") == other.names("/locks/collections") == []

@@ -118,11 +118,13 @@ def merritt_batch(status: str, message: str | None = None) -> Tree:
     }  # fmt: skip
 
 
-def merritt_folders(**refs: list[str]) -> Tree:
+def merritt_folders(*empty: str, **refs: list[str]) -> Tree:
+    """`empty`: folders that are there beside those of jobs; Merritt makes each for its first job."""
     tree: Tree = {f"/batches/{B}/states": None}
-    for folder in ("batch-processing", "batch-failed", "batch-completed", "batch-deleted"):
-        tree[f"/batches/{B}/states/{folder}"] = None
-        tree |= {f"/batches/{B}/states/{folder}/{job}": None for job in refs.get(folder[6:], [])}
+    for folder in ("processing", *empty, *refs):
+        tree[f"/batches/{B}/states/batch-{folder}"] = None
+    for folder, jobs in refs.items():
+        tree |= {f"/batches/{B}/states/batch-{folder}/{job}": None for job in jobs}
     return tree
 
 

@@ -136,10 +136,19 @@ class Faults:
         stats = session.ask(*map(look, gone)) if gone else []
         # Those of a session end with it.
         yield from (path for path, stat in zip(gone, stats, strict=True) if stat and not stat.ephemeralOwner)
+        yield from self._left_of_holds()
         for portion in windows([f"{tree.requests}/{name}" for name in self._questions.names(tree.requests)]):
             for path, found in zip(portion, session.ask(*map(read, portion)), strict=True):
                 if not isinstance(found, Exception) and (found[0] or b"").decode(errors="replace") not in known:
                     yield path
+
+    def _left_of_holds(self) -> Iterator[str]:
+        """What we know of holds that another program has cleared."""
+        tree, session = self._tree, self._sessions.base
+        for name in self._questions.names(tree.hold_notes) if tree.hold_notes else ():
+            note, hold = session.ask(look(f"{tree.hold_notes}/{name}"), look(tree.noted_hold(name)))
+            if note and (hold is None or hold.czxid != note.czxid):
+                yield f"{tree.hold_notes}/{name}"
 
     def _places(self, batches: Sequence[str]) -> Places:
         tree, places = self._tree, Places()

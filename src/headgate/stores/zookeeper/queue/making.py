@@ -20,7 +20,7 @@ from headgate.stores.zookeeper.guarded import ChangePlan
 from headgate.stores.zookeeper.queue.changes import ChangeOps
 from headgate.stores.zookeeper.queue.commits import Commits
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
-from headgate.stores.zookeeper.queue.records import ItemNodes
+from headgate.stores.zookeeper.queue.records import MADE, ItemNodes
 from headgate.stores.zookeeper.queue.taking import Taking
 from headgate.stores.zookeeper.queue.tree import QueueTree, encode, made_content
 from headgate.stores.zookeeper.tree import name_of
@@ -157,7 +157,7 @@ class Making:
     def _count(self, record: ItemNodes, made: int) -> Op:
         """How many jobs we have made of a batch. Of a batch of another program nothing was noted yet."""
         path, content = self._tree.made(record.item.id), encode({**record.own, "made": made})
-        return Op("set", path, content, record.versions["made"]) if record.has("made") else Op("make", path, content)
+        return Op("set", path, content, record.versions[MADE]) if record.has(MADE) else Op("make", path, content)
 
     def _fitting(self, guards: Sequence[Op], parts: Sequence[list[Op]]) -> Sequence[list[Op]]:
         """As many of these as one multi can hold, and one at least."""
@@ -213,9 +213,20 @@ class Making:
                 return ChangePlan([], standing)
             content = {"reason": hold.reason, "who": hold.who, "since": self._tree.time(self._commits.now())}
             told = queue_work.record_hold(hold, actor())
-            return ChangePlan([Op("make", self._tree.hold(hold.profile), encode(content))], None, [told])
+            return ChangePlan(self._hold_ops(hold.profile, encode(content)), None, [told])
 
         return self._commits.run(build) or self._questions.hold(hold.profile) or hold
+
+    def _hold_ops(self, profile: str, content: bytes) -> list[Op]:
+        path, note = self._tree.hold(profile), self._tree.hold_note(profile)
+        if not note:
+            return [Op("make", path, content)]
+        return [*self._note_removal(profile), Op("make", path, self._tree.empty), Op("make", note, content)]
+
+    def _note_removal(self, profile: str) -> list[Op]:
+        """What is known of a hold goes: another program may have removed the hold itself."""
+        note = self._tree.hold_note(profile)
+        return [Op("remove", note)] if note and self._sessions.base.ask(look(note))[0] is not None else []
 
     def clear_hold(self, profile: str, who: str) -> bool:
         """The collection no longer waits. False: it did not."""
@@ -225,6 +236,7 @@ class Making:
             if standing is None:
                 return ChangePlan([], False)  # noqa: FBT003 - the answer
             told = queue_work.record_clearing(standing, who, actor())
-            return ChangePlan([Op("remove", self._tree.hold(profile))], True, [told])  # noqa: FBT003 - the answer
+            ops = [Op("remove", self._tree.hold(profile)), *self._note_removal(profile)]
+            return ChangePlan(ops, True, [told])  # noqa: FBT003 - the answer
 
         return self._commits.run(build)

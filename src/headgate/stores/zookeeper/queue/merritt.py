@@ -7,9 +7,11 @@ import uuid as uuids
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote, unquote
 
 from headgate.core.queue.model import (
     ALL,
+    COMPLETED,
     HELD,
     OBJECT_OWNER,
     PROCESSING,
@@ -73,11 +75,12 @@ class MerrittTree(QueueTree):
         super().__init__(chroot, options)
         self._locks = f"{chroot}/locks"
         self._uuids = f"{chroot}/batch-uuids"
+        self.hold_notes = self._hold_folder
         self.object_folders = tuple(f"{self._locks}/{kind}" for kind in (_LOCAL_ID, *_OBJECT_LOCKS.values()))
 
     @property
     def _hold_folders(self) -> tuple[str, ...]:
-        return (self._uuids, self._locks, *self.hold_folders, *self.object_folders, self.object_notes)
+        return (self._uuids, self._locks, *self.hold_folders, self.hold_notes, *self.object_folders, self.object_notes)
 
     @property
     def hold_folders(self) -> tuple[str, ...]:
@@ -87,6 +90,13 @@ class MerrittTree(QueueTree):
         if profile == ALL:
             return f"{self._locks}/queue/ingest"
         return f"{self._locks}/collections/{lock_name(profile)}"
+
+    def hold_note(self, profile: str) -> str:
+        # Merritt's own holds are empty nodes.
+        return f"{self.hold_notes}/{quote(self.hold(profile).removeprefix(f'{self._locks}/'), safe='')}"
+
+    def noted_hold(self, node: str) -> str:
+        return f"{self._locks}/{unquote(node)}"
 
     def held_profiles(self, names: Mapping[str, list[str]]) -> list[str]:
         queue, collections = self.hold_folders
@@ -120,6 +130,9 @@ class MerrittTree(QueueTree):
         return f"{self._uuids}/{name}" if name else None
 
     def word(self, state: str) -> str:
+        if state in self.rules.batch.ends:
+            # It is being removed. Of another word Merritt's programs would make a report that is due.
+            state = COMPLETED
         return "".join(part.capitalize() for part in state.split("-"))
 
     def state(self, word: object, table: Machine) -> str:
@@ -209,6 +222,11 @@ class MerrittTree(QueueTree):
             local = [each.strip() for each in str(configuration.get("localID") or "").split(";")]
             content = {"primary_id": configuration.get("objectID"), "local_id": [each for each in local if each]}
         return super().read_identifiers(content, configuration)
+
+    def batch_nodes(self, batch_id: str) -> list[tuple[str, bytes | None]]:
+        # Each other folder is made for the first job that comes into it.
+        first, *_ = self.folders
+        return [(f"{self.item(batch_id)}/states", self.empty), (self.folder(batch_id, first), self.empty)]
 
     def job_nodes(self, job_id: str, batch_id: str) -> list[tuple[str, bytes | None]]:
         return [(f"{self.item(job_id)}/bid", batch_id.encode()), (f"{self.item(job_id)}/space_needed", b"0")]

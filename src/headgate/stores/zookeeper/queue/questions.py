@@ -254,8 +254,13 @@ class ItemQuestions:
 
     def hold(self, profile: str) -> Hold | None:
         """The hold of a collection, or of the whole queue; None: it is not held."""
-        found = self._sessions.base.ask(read(self._tree.hold(profile)))[0]
-        return None if isinstance(found, Exception) else self._hold(profile, found[0])
+        note = self._tree.hold_note(profile)
+        found, *notes = self._sessions.base.ask(read(self._tree.hold(profile)), *([read(note)] if note else []))
+        if isinstance(found, Exception):
+            return None
+        # A note of a hold that another program has cleared and set again says nothing of this one.
+        said = [each for each in notes if not isinstance(each, Exception) and each[1].czxid == found[1].czxid]
+        return self._hold(profile, (said or [found])[0][0])
 
     def holds(self) -> list[Hold]:
         """All of them, by profile."""

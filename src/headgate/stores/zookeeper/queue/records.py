@@ -13,13 +13,24 @@ from headgate.core.queue.model import Batch, Folder, IngestJob, Item, JobCounts,
 from headgate.stores.zookeeper.ensemble.asking import Question, look, read
 from headgate.stores.zookeeper.ensemble.clock import Now
 from headgate.stores.zookeeper.ensemble.session import ZkSession
-from headgate.stores.zookeeper.queue.tree import CONFIGURATION, Documents, QueueTree, Spread, Unreadable, decode, encode
+from headgate.stores.zookeeper.queue.tree import (
+    CONFIGURATION,
+    REMOVED,
+    Documents,
+    QueueTree,
+    Spread,
+    Unreadable,
+    decode,
+    encode,
+)
 
 #: Instead of a version: whichever the node has; and that there is no node.
 ANY, ABSENT = -1, -2
 _JOB_PARTS = ("status", "identifiers", "priority", "space_needed")
 #: What a job has under our own root, among the versions of its nodes.
 BESIDE = "beside"
+#: What is known of a batch under our own root, likewise.
+MADE = "made"
 _BATCH_PARTS = ("status", "submission", "status-report")
 
 
@@ -154,7 +165,7 @@ def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> ItemNo
     own = decode(_data(made) or b"{}", "count of jobs")
     counts = {folder: stat.numChildren if stat else 0 for folder, stat in zip(tree.folders, folders, strict=True)}
     worker, lease, mark, principal = _owner(lock, owner)
-    state, version = tree.state(content.get("status"), tree.rules.batch), status[1].version
+    state, version = tree.state(own.get(REMOVED) or content.get("status"), tree.rules.batch), status[1].version
     batch = Batch(
         batch_id, state,
         tree.read_submission(decode(_data(submission), "submission"), own),
@@ -163,7 +174,7 @@ def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> ItemNo
         _made(tree, state, own, sum(counts.values())), _report(tree, report), worker,
         version + tree.token_base, lease, principal, *_crashes(tree, batch_id, taking, state),
     )  # fmt: skip
-    versions = dict(zip((*_BATCH_PARTS, "made"), map(_version, answers[3:]), strict=False))
+    versions = dict(zip((*_BATCH_PARTS, MADE), map(_version, answers[3:]), strict=False))
     present = {folder.value: 0 for folder, stat in zip(tree.folders, folders, strict=True) if stat}
     versions |= present | ({"states": 0} if states else {})
     more = {} if isinstance(report, Exception) else decode(report[0], "status-report")

@@ -11,8 +11,8 @@ from headgate.stores.zookeeper.ensemble.asking import children, look, read
 from headgate.stores.zookeeper.ensemble.multi import Op, first_error, multi
 from headgate.stores.zookeeper.ensemble.session import ZkSessions, windows
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
-from headgate.stores.zookeeper.queue.records import BESIDE, ItemNodes
-from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode
+from headgate.stores.zookeeper.queue.records import BESIDE, MADE, ItemNodes
+from headgate.stores.zookeeper.queue.tree import REMOVED, QueueTree, Unreadable, decode, encode
 
 #: Jobs that are removed in one multi.
 PORTION = 100
@@ -29,12 +29,14 @@ class Removing:
     def ops(self, record: ItemNodes, state: str) -> list[Op]:
         """No trace of a job, but for its batch's reference. A batch gets this state, and is removed after that.
 
-        Such a batch is listed nowhere, and any process that finds it continues its removal.
+        Such a batch is listed nowhere, and any process that finds it continues its removal. Its status need not say so.
         """
         item, tree = record.item, self._tree
         status = tree.status(item.id)
         if is_batch(item.id):
-            return [Op("set", status, tree.batch_status(state, item.since, item.message), record.version)]
+            path, content = tree.made(item.id), encode({**record.own, REMOVED: state})
+            marked = Op("set", path, content, record.versions[MADE]) if record.has(MADE) else Op("make", path, content)
+            return [Op("set", status, tree.batch_status(state, item.since, item.message), record.version), marked]
         ops = [Op("remove", status, version=record.version)]
         ops += [Op("remove", each) for each in self.nodes(item.id) if each != status]
         ops += [Op("remove", tree.owner(item.id))] if record.owned or record.remains is not None else []

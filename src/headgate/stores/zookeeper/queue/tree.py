@@ -12,7 +12,7 @@
 <chroot>/jobs/states/<state>/PP-JID            the queue: empty
 <chroot>/headgate/queue                        all that is ours alone
     /batches/BID                               {"made", "request_id"}; its version guards the making of jobs; "said":
-                                               what the submission itself has no key for
+                                               what the submission has no key for; "removed": it is on its way out
     /jobs/JID                                  what the job's own nodes have no key for
     /requests/-<request id>                    the batch that it made
     /owners/<item>                             beside each lock, and made like it: {"worker", "lease", "mark"}; where
@@ -23,6 +23,7 @@
                                                same multi: {"job", "worker"}
     /arrivals/<state>/PP                       the newest job that came with that priority
     /holds/-<profile>                          {"reason", "who", "since"} (spelling design)
+    /holds/<lock>                              the same, beside an empty lock of ours (spelling mrt-zk)
     /daemons/-<id>                             a daemon lives: {"worker", "steps", "lease"}; renewed at its mtime
 """
 
@@ -48,6 +49,8 @@ _NUMBERED = re.compile(".*[0-9]{10}")
 ERC = ("erc_what", "erc_who", "erc_when", "erc_where")
 #: The node of a job's settings.
 CONFIGURATION = "configuration"
+#: The key of what is known of a batch under our own root that says that it is being removed, and why.
+REMOVED = "removed"
 #: The key of a job's configuration that says where its files are while it is worked on.
 WORKING_FOLDER = "working_dir"
 
@@ -265,6 +268,18 @@ class QueueTree:
         """A folder of other programs."""
         return f"{self._chroot}/{name}"
 
+    def hold_note(self, profile: str) -> str:
+        """Who set a hold and why, where the hold's own node has no place for it; empty: it has."""
+        del profile
+        return ""
+
+    #: The folder of those notes; empty: there are none.
+    hold_notes: str = ""
+
+    def noted_hold(self, node: str) -> str:
+        """The hold behind the name of its note."""
+        return f"{self._hold_folder}/{node}"
+
     def held_profiles(self, names: Mapping[str, list[str]]) -> list[str]:
         """The collections that are held, by the children of the hold folders."""
         return [unquote(name[1:]) for name in names[self._hold_folder]]
@@ -398,7 +413,7 @@ class QueueTree:
         return Identifiers(str(content.get("primary") or content.get("primary_id") or ""), local)
 
     def batch_nodes(self, batch_id: str) -> list[tuple[str, bytes | None]]:
-        """The nodes that the first job of a batch finds, or makes."""
+        """The folders of a batch that its first job finds, or makes."""
         states = f"{self.item(batch_id)}/states"
         return [(states, self.empty), *((self.folder(batch_id, folder), self.empty) for folder in self.folders)]
 
