@@ -39,8 +39,8 @@ from tests.contract.queue_steps import (
     told,
 )
 from tests.contract.steps import EXCLUSIVE, Gates, history_of, request_for
-from tests.contract.test_ledger_rows import WORDS
 from tests.contract.test_ledger_rows import take as take_chunk
+from tests.contract.test_ledger_rows import words_of
 from tests.contract.test_locks_table import case_wanting
 from tests.contract.test_queue_crashes import die, taken_to_die
 from tests.waiting import PATIENT_OPTIONS, until
@@ -173,8 +173,7 @@ def take_chunk_row(usual: Gate, firing: Gate, row: Transition) -> bool:
         return True
     if row.also.has(Also.OPEN_INCIDENT) and not after.incident:
         return False
-    entry = (row.event, WORDS.get(row.source, row.source), WORDS.get(row.target, row.target))
-    return entry in after.told[len(before.told) :]
+    return (row.event, *words_of(row)) in after.told[len(before.told) :]
 
 
 # ---------------------------------------------------------------- batches and ingest jobs

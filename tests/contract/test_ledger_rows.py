@@ -14,6 +14,7 @@ from headgate.service.ledger.use_cases import Ledger
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, clear, expire, one_job, told
 from tests.contract.queue_steps import row_name
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
 #: A word that nobody knows stands for every other.
@@ -27,6 +28,8 @@ BEFORE = {
 DOWNSTREAM = "it was made from a chunk that was named"
 #: What a `when` of the table asks of the mapping of an input.
 LATE = {"on_late is note": "note", "on_late is redo": "redo"}
+#: What it asks of a job that makes nothing.
+AGAIN = "it was done longer ago than recur"
 #: What a `when` of the table asks of the job.
 POLICIES: Mapping[str, dict[str, Any]] = {
     "on_failure is hold": {"on_failure": "hold"},
@@ -50,9 +53,15 @@ class Picture:
         return 0 if self.output is None else int(getattr(self.output, name))
 
 
-def picture(gate: Gate, job: str, dataset: str, read: str = "raw") -> Picture:
-    outputs = gate.ledger.status(dataset, job, "1", kind="OUTPUT")
-    inputs = gate.ledger.status(read, job, "1", kind="INPUT")
+def words_of(row: Transition) -> tuple[str, str]:
+    """The statuses that the history names."""
+    words = WORDS | {"READY": "DONE"} if row.when == AGAIN else WORDS
+    return words.get(row.source, row.source), words.get(row.target, row.target)
+
+
+def picture(gate: Gate, job: str, dataset: str, read: str = "raw", kind: str = "OUTPUT") -> Picture:
+    outputs = gate.ledger.status(dataset, job, "1", kind=kind)
+    inputs = gate.ledger.status(read, job, "1", kind="INPUT") if read else []
     return Picture(outputs[0] if outputs else None, bool(inputs), bool(gate.incidents.list(job)), told(gate, job, "1"))
 
 
@@ -142,7 +151,7 @@ def test_every_row_leads_where_it_says_and_changes_what_it_says(
     wrong: list[tuple[object, ...]] = []
     for row in CHUNK.rows:
         before, after = take(gate, row)
-        source, target = (WORDS.get(each, each) for each in (row.source, row.target))
+        source, target = words_of(row)
         found = "absent" if after.output is None else after.output.status, effects(before, after)
         if (found[0], found[1] | (row.also & hidden(before))) != (target, row.also):
             wrong.append((row.name, *found))
@@ -161,6 +170,8 @@ def take(gate: Gate, row: Transition, firing: Gate | None = None) -> tuple[Pictu
         return take_downstream(gate, firing)
     if row.when in LATE:
         return take_late(gate, firing, LATE[row.when])
+    if row.when == AGAIN:
+        return take_again(gate, firing)
     job, dataset = (EXTERNAL, "raw") if row.event == "publish" else ("clean", "tidy")
     if job != EXTERNAL:
         ledger.publish("raw", "1")
@@ -183,6 +194,19 @@ def take_late(gate: Gate, firing: Gate, on_late: str) -> tuple[Picture, Picture]
     ledger.publish("raw", "0")
     assert claimed(firing.ledger, "clean").dataid == "0"
     return before, picture(gate, "clean", "tidy")
+
+
+def take_again(gate: Gate, firing: Gate) -> tuple[Picture, Picture]:
+    """A chunk of a job that makes nothing: it failed once, was done, and is done once more."""
+    ledger = gate.ledger
+    ledger.define_job("audit", inputs=["raw"], recur=0.001)
+    ledger.publish("raw", "1")
+    ledger.fail(claimed(ledger, "audit"), "no")
+    ledger.success(claimed(ledger, "audit"))
+    before = picture(gate, "audit", "raw", "", "INPUT")
+    until(lambda: ledger.explain("audit", "1").granted, "it to be due")
+    firing.ledger.claim("audit", "1")
+    return before, picture(gate, "audit", "raw", "", "INPUT")
 
 
 def take_downstream(gate: Gate, firing: Gate) -> tuple[Picture, Picture]:

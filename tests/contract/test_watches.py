@@ -16,6 +16,7 @@ from headgate.daemons.watching.places import FolderPlace, Found
 from headgate.daemons.watching.watcher import FileWatcher
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, one_job, status_of, told
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
 #: Far longer than a test takes, and over at once.
@@ -64,6 +65,19 @@ def test_a_dead_watcher_is_replaced_when_its_lease_has_expired(gate: Gate) -> No
         turn = gate.watches.take_turn(seen("two")).token
     assert turn == 2
     assert gate.watches.take_turn(seen()) == (None, "two")
+
+
+def test_a_slow_watcher_keeps_its_turn_while_nobody_else_takes_it(gate: Gate) -> None:
+    one_job(gate)
+    assert gate.watches.take_turn(seen(lease=0.000_001)).token == 1
+    until(lambda: not gate.watches.list()[0].alive, "the lease to expire")
+    assert gate.watches.take_turn(seen(lease=0.000_001, token=1)).token == 1
+    until(lambda: not gate.watches.list()[0].alive, "the lease to expire")
+    assert gate.watches.take_turn(seen()).token == 2, "it has started again"
+    gate.watches.end_turn("raw", "one", 2)
+    assert gate.watches.take_turn(seen("two")).token == 3
+    gate.watches.end_turn("raw", "two", 3)
+    assert gate.watches.take_turn(seen(token=2)).token == 4, "another one had it meanwhile"
 
 
 def test_files_are_published_once_and_the_same_content_does_nothing(gate: Gate) -> None:

@@ -237,6 +237,8 @@ def _submission(tour: Tour, gate: Gate) -> None:
     tour.ask("GET /alarms")
     seen = Sighting("orders_raw", "/data/incoming", "orders-{date:%Y-%m-%d}.csv", "archive-2 pid 4711", 30, 2, None)
     gate.watches.take_turn(seen)
+    gate.ledger.define_job("audit", inputs=["orders_raw"], recur="90d")
+    tour.ask("GET /recurrences")
     tour.ask("GET /watchers")
     tour.ask("POST /watchers/{dataset}/forget", {"reason": "files come by mail now"}, dataset="orders_raw")
     tour.ask("GET /queue/first-free", query={"noun": "batch", "state": "pending"})

@@ -9,9 +9,11 @@ from headgate.daemons.watching.places import FolderPlace
 from headgate.daemons.watching.watcher import FileWatcher
 from headgate.telemetry import event
 from tests.faults.processes import Channel
+from tests.figures import FULL
 
-#: Seconds that a file has to be unchanged, that a dead watcher's lease runs, and between two looks.
-SETTLE, LEASE, EVERY = 0.6, 0.8, 0.1
+#: Seconds that a file has to be unchanged, that a dead watcher's lease runs (a look at 10,000 files has to end within
+#: it), and between two looks.
+SETTLE, LEASE, EVERY = 0.6, 3.0 if FULL else 0.8, 0.1
 DATASET = "parcels"
 KEYS = {"pattern": "{x}.dat", "settle": SETTLE, "every": EVERY, "on_change": "note"}
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     "max_crashes workers crashed on it": {"max_crashes": 2},
     "max_interruptions workers were stopped on it": {"max_interruptions": 2},
 }
+#: A job that makes nothing does it once more.
+AGAIN, NOW = "it was done longer ago than recur", datetime(2026, 11, 14, tzinfo=UTC)
 BEFORE = {
     "it was HOLD before the claim": "HOLD",
     "it was PENDING before the claim": "PENDING",
@@ -70,6 +73,10 @@ def chunk(
         late = InputMap(MapKind.ALL, on_late=OnLate.REDO if "redo" in when else OnLate.NOTE)
         job = replace(job, maps={"raw": late})
         more["sources"] = {"raw": source_set("raw", late, job.name, "1", [READY_INPUT], closed=False, most=9)}
+    if when == AGAIN:
+        job = replace(job, outputs=(), recur=1.0)
+        done = replace(output, dataset="raw", kind=Kind.INPUT, status="DONE", since=NOW - timedelta(seconds=1))
+        return ChunkSnapshot(job, "1", (READY_INPUT, done), at=NOW, **more)
     given = replace(output, dataset="raw", kind=Kind.INPUT, status="RUNNING" if state == "RUNNING" else "ERROR")
     return ChunkSnapshot(job, "1", (READY_INPUT, output, given), **more)
 

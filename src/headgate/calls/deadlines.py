@@ -172,7 +172,7 @@ LEDGER_CALLS: Mapping[str, Rule] = {
     "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": of_chunks, "failures": listing,
     "fan_in": listing, "readers": listing,
     "standing": listing, "tallies": listing, "spans": listing, "running": listing, "change_selected": bulk,
-    "logs": listing,
+    "logs": listing, "recurrences": listing,
     "master_wraps": listing, "rewrap": bulk, "refuse_masters": bulk, "change_custody": bulk,
 }  # fmt: skip
 WATCH_CALLS: Mapping[str, Rule] = {"land": bulk, "counted": listing, "watchers": listing}

@@ -71,6 +71,10 @@ KNOWN = (
           "How long the oldest ingest job has been in a state that needs an operator.", ("state",)),
     Series("headgate_logs_overdue_seconds", Gauge,
           "How long ago the oldest log of an attempt should have been removed (`log_keep_for`); 0: none should."),
+    Series("headgate_recur_seconds", Gauge,
+          "After how long a job does its chunks again (`recur`).", ("job",)),
+    Series("headgate_recur_oldest_seconds", Gauge,
+          "How long ago the chunk was done that such a job has not done for longest; 0: none is DONE.", ("job",)),
     Series("headgate_watcher_looked_seconds", Gauge,
           "How long ago the watcher of a dataset last looked for files.", ("dataset",)),
     Series("headgate_watcher_file_seconds", Gauge,
@@ -141,6 +145,7 @@ class Metrics:
             oldest = 0.0 if found.oldest is None else (datetime.now(UTC) - found.oldest).total_seconds()
             yield _gauge("headgate_incidents_oldest_seconds", [((), max(oldest, 0.0))])
             yield from _of_watchers(gate)
+            yield from _of_recurrences(gate)
 
     def _make(self, known: Series) -> Any:
         more: dict[str, Any] = {"buckets": known.buckets} if known.kind is Histogram else {}
@@ -202,6 +207,12 @@ def _of_watchers(gate: Gate) -> Iterator[Metric]:
     )
     yield _gauge("headgate_watcher_file_seconds", [((each.dataset,), each.quiet(at).total_seconds()) for each in found])
     yield _gauge("headgate_watcher_files_waiting", [((each.dataset,), each.waiting) for each in found])
+
+
+def _of_recurrences(gate: Gate) -> Iterator[Metric]:
+    found, at = gate.ledger.recurrences(), datetime.now(UTC)
+    yield _gauge("headgate_recur_seconds", [((each.job,), each.recur) for each in found])
+    yield _gauge("headgate_recur_oldest_seconds", [((each.job,), each.age(at)) for each in found])
 
 
 def _age(since: datetime | None) -> float:

@@ -20,6 +20,7 @@ from headgate.core.ledger.model import (
     Defined,
     Job,
     Port,
+    Recurrence,
     Row,
     failure_cursor,
 )
@@ -65,6 +66,7 @@ MaxAttempts = Annotated[int, About("Failures after which a chunk is not retried;
 MaxCrashes = Annotated[int, About("Crashes of workers after which a chunk is held; 0: no limit.")]
 MaxInterruptions = Annotated[int, About("Interruptions after which a chunk is held; 0: no limit.")]
 RetryDelay = Annotated[float, About("Seconds before a failed chunk is retried.")]
+Recur = Annotated[float, About("Seconds after which a chunk that is DONE is done again, without outputs; 0: never.")]
 OnFailureWord = Annotated[str, About("rerun or hold.")]
 StopExitWord = Annotated[
     str,
@@ -138,6 +140,7 @@ class JobDefinition:
     retry_delay: RetryDelay = 0
     on_failure: OnFailureWord = "rerun"
     stop_exit: StopExitWord = "interrupt"
+    recur: Recur = 0
     maps: Maps = None
 
 
@@ -207,7 +210,7 @@ def define_job(
     job: str, inputs: Inputs = (), outputs: Outputs = (), environment: dict[str, str] | None = None,
     max_attempts: MaxAttempts = 3, max_crashes: MaxCrashes = 3, max_interruptions: MaxInterruptions = 10,
     retry_delay: RetryDelay = 0, on_failure: OnFailureWord = "rerun", stop_exit: StopExitWord = "interrupt",
-    maps: Maps = None,
+    recur: Recur = 0, maps: Maps = None,
 ) -> Defined:  # fmt: skip
     """Define a job. Repeating the same definition changes nothing. Keys and secrets are not part of it."""
 
@@ -334,6 +337,11 @@ def readers(
 )
 def left(job: str) -> Count:
     """Count the chunks that wait for the job."""
+
+
+@declared.get("/recurrences", "read", answer="By job.", whole=True, cursor="job")
+def recurrences(after: After = None, limit: Limit = USUAL) -> Page[Recurrence]:
+    """List the jobs that do their chunks again (`recur`), each with when its oldest chunk was done."""
 
 
 @declared.post(

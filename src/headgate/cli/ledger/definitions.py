@@ -17,6 +17,7 @@ from headgate.cli.terminal.options import common
 from headgate.core.errors import BadValue
 from headgate.core.ledger import pipeline_keys
 from headgate.core.ledger.mappings.parsing import parse_maps
+from headgate.core.ledger.pipeline import parse_recur
 from headgate.core.values.documents import read_toml
 from headgate.core.values.words import suggestion
 
@@ -78,7 +79,13 @@ def define_all(ledger: Ledger, pipeline: Mapping[str, Any], holders: Iterable[st
     datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
     plain = {name: {"secrets": _secrets(name, body["secrets"])} for name, body in datasets.items() if "secrets" in body}
     whole = {name: {**_without_watch(body), **plain.get(name, {})} for name, body in datasets.items()}
-    return ledger.define(whole, pipeline.get("job", {}), holders=holders)
+    jobs = {name: _in_seconds(body) for name, body in pipeline.get("job", {}).items()}
+    return ledger.define(whole, jobs, holders=holders)
+
+
+def _in_seconds(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A job as programs define it: with `recur` in seconds."""
+    return {**body, **({"recur": parse_recur(body["recur"])} if "recur" in body else {})}
 
 
 def _without_watch(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from headgate.core.ledger.mappings.model import MapKind
 from headgate.core.ledger.model import DONE, ERROR, HOLD, READY, RESUBMIT, RUNNING, Job, Kind, Row, chunk_resource
 from headgate.core.ledger.rules import ABSENT, ALIVE, EXPIRED, OTHER, ChunkFacts, state_of
-from headgate.core.ledger.snapshot import Candidate, ChunkSnapshot
+from headgate.core.ledger.snapshot import END_OF_TIME, Candidate, ChunkSnapshot
 from headgate.core.ledger.verdicts import INTERRUPTIONS, RESUBMIT_IT, Answer, Condition, Verdict
 from headgate.core.locks.model import Mode
 from headgate.core.values.durations import in_words
@@ -16,9 +17,9 @@ from headgate.core.values.durations import in_words
 LONGEST_DELAY = 30 * 86_400.0
 
 
-def input_state(row: Row | None) -> str:
-    """The column of the table that an INPUT row is in."""
-    if row is None:
+def input_state(row: Row | None, *, due: bool = False) -> str:
+    """The column of the table that an INPUT row is in. `due`: it is DONE, and counts as absent."""
+    if row is None or due:
         return ABSENT
     if row.status == RUNNING:
         return ALIVE if row.alive else EXPIRED
@@ -109,7 +110,8 @@ def _ownership(chunk: ChunkSnapshot) -> Iterable[Condition]:
 def _table(chunk: ChunkSnapshot) -> Iterable[Condition]:
     cells = list(_cells(chunk))
     yield from cells
-    if all(each.ok for each in cells) and not chunk.rules.may_be_claimed(_claimed_state(chunk)):
+    facts = ChunkFacts(chunk.job, chunk.speaker, due=chunk.is_due(chunk.speaker))
+    if all(each.ok for each in cells) and not chunk.rules.may_be_claimed(_claimed_state(chunk), facts):
         yield Condition("table", Answer.NO, f"a chunk that is {chunk.status} cannot be claimed", chunk.speaker)
 
 
@@ -131,11 +133,20 @@ def _cells(chunk: ChunkSnapshot) -> Iterable[Condition]:
         return
     for output in outputs:
         for name, given in inputs.items():
-            answer = chunk.rules.cell(output_state(output), input_state(given))
+            answer = chunk.rules.cell(output_state(output), input_state(given, due=chunk.is_due(given)))
             blocking = output if output_state(output) not in (ABSENT, RESUBMIT) or given is None else given
-            said = [row.sentence() for row in (output, given) if row]
+            said = [row.sentence() + _again(chunk, row) for row in (output, given) if row]
             text = "; ".join(said) or f"{name}/{chunk.dataid} was never claimed"
             yield Condition("table", answer, text, blocking or output)
+
+
+def _again(chunk: ChunkSnapshot, row: Row) -> str:
+    """When a row that is DONE counts as absent."""
+    left = chunk.due_in(row)
+    if left is None:
+        return ""
+    every = f"every {in_words(chunk.job.recur)} (recur)"
+    return f"; it is done again {every}, and due in {in_words(left)}" if left else f"; it is done again {every}: now"
 
 
 def _interruptions(chunk: ChunkSnapshot) -> Iterable[Condition]:
@@ -231,7 +242,11 @@ def _is_known(chunk: ChunkSnapshot, missing: int) -> bool:
 def find_candidate(chunk: ChunkSnapshot) -> Candidate | None:
     """The chunk's place in the list of chunks that may be claimable; None: it is not in it."""
     missing = missing_inputs(chunk)
-    if (chunk.status == ABSENT and not _is_known(chunk, missing)) or own_answer(chunk) is Answer.NO:
+    left = max((due for row in chunk.counted() if (due := chunk.due_in(row)) is not None), default=None)
+    absent = chunk.status == ABSENT or left is not None
+    then = chunk if left is None else replace(chunk, at=END_OF_TIME)
+    if (absent and not _is_known(chunk, missing)) or own_answer(then) is Answer.NO:
         return None
     first = any(row is not None and row.status == RESUBMIT for row in chunk.counted())
-    return Candidate(0 if first else 1, missing, max([0.0, *(row.retry_in or 0.0 for row in chunk.owned())]))
+    delay = max([left or 0.0, *(row.retry_in or 0.0 for row in chunk.owned())])
+    return Candidate(0 if first else 1, missing, delay, None if left is None else chunk.job.recur - left)

@@ -65,7 +65,7 @@ class ChunkDraft:
     def find_row(self, event: str, row: Row | None, *, named: bool = True) -> Transition:
         """The row of the table that applies where this row speaks for the chunk; TransitionRefused: there is none."""
         state = ABSENT if row is None else state_of(row.status, row.kind)
-        return self.rules.row(state, event, ChunkFacts(self.job, row, named=named))
+        return self.rules.row(state, event, ChunkFacts(self.job, row, named=named, due=self.chunk.is_due(row)))
 
     def refuse_alive(self, event: str, *, steal: bool) -> None:
         """ClaimRefused while a worker is on it, unless an operator overrides its claim."""
@@ -211,7 +211,8 @@ class ChunkDraft:
         old = self.chunk.own(kind, dataset)
         if after is not old:
             rows = tuple(row for row in self.chunk.rows if row is not old)
-            self.chunk = replace(self.chunk, rows=rows if after is None else (*rows, after))
+            written = () if after is None else (replace(after, since=None),)
+            self.chunk = replace(self.chunk, rows=(*rows, *written))
 
     def token_after(self, row: Transition, token: int) -> int:
         """The token after an event: the same, or a new one, for which a negative number stands."""

@@ -127,6 +127,8 @@ class Job:
     stop_exit: StopExit = StopExit.INTERRUPT
     #: Why the job is paused; empty: it is not.
     paused: str = ""
+    #: Seconds after which a chunk that is DONE is done again; 0: never. Only for a job without outputs.
+    recur: float = 0.0
     #: By input: which of its data ids one data id of the job reads; the same one where none is given.
     maps: Mapping[str, InputMap] = field(default_factory=dict)
 
@@ -164,7 +166,8 @@ class Job:
             "environment": dict(self.environment), "max_attempts": self.max_attempts,
             "max_crashes": self.max_crashes, "max_interruptions": self.max_interruptions,
             "retry_delay": self.retry_delay, "on_failure": str(self.on_failure), "stop_exit": str(self.stop_exit),
-            "paused": self.paused, "maps": {name: each.to_document() for name, each in self.maps.items()},
+            "paused": self.paused, "recur": self.recur,
+            "maps": {name: each.to_document() for name, each in self.maps.items()},
         }  # fmt: skip
 
 
@@ -327,6 +330,23 @@ class Defined:
     changes: tuple[str, ...]
     #: Warnings about likely mistakes.
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """A job that does its chunks again and again."""
+
+    job: str  #: Name of the job.
+    recur: float  #: Seconds after which a chunk that is DONE is done again.
+    #: When the chunk was done that has not been done for longest; null: none is DONE.
+    oldest: datetime | None
+
+    def age(self, at: datetime) -> float:
+        """Return how many seconds ago that was; 0: none is DONE.
+
+        :param at: The time now.
+        """
+        return 0.0 if self.oldest is None else max((at - self.oldest).total_seconds(), 0.0)
 
 
 def failure_cursor(row: Row) -> str:

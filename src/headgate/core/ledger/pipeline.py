@@ -8,6 +8,7 @@ from dataclasses import fields
 from headgate.core.errors import BadValue, UnknownName
 from headgate.core.ledger.mappings.advice import map_warnings
 from headgate.core.ledger.model import EXTERNAL, MOST_INPUTS, Dataset, Job, OnFailure, StopExit
+from headgate.core.values.durations import LONGEST, parse_duration
 from headgate.core.values.names import check_name
 
 #: No count is greater.
@@ -31,6 +32,13 @@ def check_job(job: Job) -> Job:
         raise BadValue("job", job.name, "has neither inputs nor outputs; name at least one")
     if len(job.inputs) > MOST_INPUTS:
         raise BadValue("inputs", len(job.inputs), f"are too many; at most {MOST_INPUTS} are allowed")
+    return _check_recur(job)
+
+
+def _check_recur(job: Job) -> Job:
+    if job.recur and job.outputs:
+        why = f"of job {job.name!r} is for jobs without outputs: what it makes stays READY"
+        raise BadValue("recur", job.recur, why)
     return job
 
 
@@ -39,6 +47,17 @@ def check_count(what: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TRIES:
         raise BadValue(what, value, f"is not a whole number from 0 (no limit) to {MOST_TRIES}")
     return value
+
+
+def parse_recur(value: object) -> float:
+    """After how many seconds a chunk is done again; 0: never."""
+    try:
+        found = parse_duration(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise BadValue("recur", value, str(error)) from None
+    if isinstance(found, int | float) and not isinstance(found, bool) and 0 <= found <= LONGEST:
+        return float(found)
+    raise BadValue("recur", value, "is not a time; write 12h, 90d, or a number of seconds (0: never)")
 
 
 def parse_on_failure(value: object) -> OnFailure:

@@ -172,6 +172,12 @@ JOB = (
         "Seconds before a failed chunk is tried again, doubled with each further failure, up to 30 days.",
     ),
     Key(
+        "recur",
+        "seconds or text",
+        "0",
+        "For a job without outputs: how long after a chunk is DONE it is done again; `90d`, `12h`. 0: never.",
+    ),
+    Key(
         "on_failure",
         "text",
         '"rerun"',

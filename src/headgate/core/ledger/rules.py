@@ -60,6 +60,8 @@ class ChunkFacts:
     named: bool = True
     #: True: inputs that arrive late make it again; False: they are noted.
     redo: bool = False
+    #: Whether it is DONE, and counts as absent since it was done longer ago than `recur`.
+    due: bool = False
 
     @property
     def former(self) -> str:
@@ -97,6 +99,7 @@ WHEN: Mapping[str, Callable[[ChunkFacts], bool]] = {
     "max_crashes workers crashed on it": ChunkFacts.is_last_crash,
     "it was named itself": lambda facts: facts.named,
     "it was made from a chunk that was named": lambda facts: not facts.named,
+    "it was done longer ago than recur": lambda facts: facts.due,
     "on_late is note": lambda facts: not facts.redo,
     "on_late is redo": lambda facts: facts.redo,
     "there was no row before": lambda facts: facts.former == ABSENT,
@@ -134,9 +137,9 @@ class ChunkRules:
         """The same; TransitionRefused when there is no such row."""
         return self.find(state, event, facts) or self.machine.refuse(state, event)
 
-    def may_be_claimed(self, state: str) -> bool:
+    def may_be_claimed(self, state: str, facts: ChunkFacts | None = None) -> bool:
         """Whether a client may claim a chunk in this state, if the claim table and its surroundings allow it."""
-        row = self.find(state, "claim")
+        row = self.find(state, "claim", facts)
         return row is not None and row.by is By.CLIENT
 
     @cached_property

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from headgate.core.access.owners import Actor, Override
 from headgate.core.incidents import IncidentChange
-from headgate.core.ledger.model import READY, Change, Job, Kind, Row
+from headgate.core.ledger.model import DONE, READY, Change, Job, Kind, Row
 from headgate.core.ledger.rules import ABSENT, CHUNK_RULES, ChunkRules, state_of
 from headgate.core.ledger.sources import Reading, SourceSet
 from headgate.core.locks.model import Lock
 from headgate.core.locks.rules import LOCK_RULES, LockRules
 
 T_co = TypeVar("T_co", covariant=True)
+
+#: When everything that is done again is due.
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class ChunkSnapshot:
     reads: tuple[Reading, ...] = ()
     #: INPUT rows of other jobs that read the chunk by a mapping.
     readers: tuple[Row, ...] = ()
+    #: The store's time, where the job does its chunks again and again.
+    at: datetime | None = None
 
     def own(self, kind: Kind, dataset: str) -> Row | None:
         """The job's own row."""
@@ -85,6 +91,21 @@ class ChunkSnapshot:
     def alive(self) -> bool:
         """Whether a worker is on it now."""
         return any(row.alive for row in self.owned())
+
+    def due_in(self, row: Row | None) -> float | None:
+        """Seconds until a row that is DONE counts as absent; None: never."""
+        recurs = self.job.recur > 0 and row is not None and (row.status, row.kind) == (DONE, Kind.INPUT)
+        if not recurs or row is None:
+            return None
+        if self.at == END_OF_TIME:
+            return 0.0
+        # A row that this very decision writes has no time yet.
+        age = 0.0 if row.since is None or self.at is None else (self.at - row.since).total_seconds()
+        return max(self.job.recur - age, 0.0)
+
+    def is_due(self, row: Row | None) -> bool:
+        """Whether a row is DONE, and counts as absent."""
+        return self.due_in(row) == 0
 
     def ready_outputs(self) -> frozenset[str]:
         """The datasets that it makes and that are READY."""
@@ -133,6 +154,8 @@ class Candidate:
     missing: int
     #: Seconds until it may be claimed.
     delay: float
+    #: Of a chunk that is DONE and is done again: how many seconds ago it was done.
+    age: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

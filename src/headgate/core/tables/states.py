@@ -59,6 +59,7 @@ CHUNK = Machine(
         T("absent",   "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "A worker starts it for the first time."),
         T("ERROR",    "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "Another attempt, while the retry policy allows it."),
         T("RESUBMIT", "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "It is redone before all other chunks."),
+        T("READY",    "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.CLEAR_COUNTS | A.TELL_HISTORY, "A job that makes nothing does it once more.", when="it was done longer ago than recur"),
         T("RUNNING",  "success",    "READY",    By.WORKER,   A.CLOSE_INCIDENT | A.TELL_HISTORY,              "It succeeded: others may read it."),
         T("RUNNING",  "fail",       "ERROR",    By.WORKER,   A.COUNT_FAILURE | A.TELL_HISTORY,               "It failed and may be retried.", when="on_failure is rerun"),
         T("RUNNING",  "fail",       "ERROR",    By.WORKER,   _FAIL_FOR_GOOD,                                 "It failed and has used up its attempts.", when="on_failure is rerun, and max_attempts is reached"),

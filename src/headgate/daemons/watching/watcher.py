@@ -127,7 +127,7 @@ class FileWatcher:
         watch, before = self.watch, self._token
         seen = Sighting(
             watch.dataset, watch.source, watch.pattern, self._worker, self._lease, self._pause, watch.quiet_after,
-            self.waiting, self.problem, looked=before is not None and self._looked is not None,
+            self.waiting, self.problem, looked=before is not None and self._looked is not None, token=before,
         )  # fmt: skip
         asked = self._clock()
         turn = self._watches.take_turn(seen)

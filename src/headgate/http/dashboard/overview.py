@@ -67,7 +67,9 @@ def overview(request: Request, gate: TheGate, who: Reader) -> Response:
     quiet = not (now.locks or now.chunks_running or now.batches or any(line.total for line in day.lines))
     return render(
         request, "overview.html", who, title="Overview", sentence=sentence_of(found, needs), tone=tone_of(found, needs),
-        needs=needs, alarms=found.alarms, watchers=watchers_of(gate), tiles=tiles, day=day, tones=TONES, all_new=quiet,
+        needs=needs, alarms=found.alarms, watchers=watchers_of(gate),
+        recurrences=gate.ledger.recurrences() if gate.keeps_ledger else (),
+        tiles=tiles, day=day, tones=TONES, all_new=quiet,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from headgate.core.incidents import Incident, IncidentFilter, OpenIncidents
 from headgate.core.inventory import Message
 from headgate.core.ledger.census import Span, Tally
 from headgate.core.ledger.fan import ChunkLink, FanIn
-from headgate.core.ledger.model import Dataset, Job, Row, failure_cursor
+from headgate.core.ledger.model import Dataset, Job, Recurrence, Row, failure_cursor
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.ledger.watches.model import Watcher
 from headgate.core.locks.model import Lock, Mode, Waiter
@@ -232,6 +232,10 @@ class NarrowedLedger(_Narrowed):
         if not self._sight.dataset(dataset):
             raise UnknownName("dataset", dataset)
         return [each for each in self._store.readers(dataset, dataid, most) if self._sight.dataset(each.dataset)]
+
+    def recurrences(self) -> Sequence[Recurrence]:
+        seen = {job.name for job in self.jobs()}
+        return [each for each in self._store.recurrences() if each.job in seen]
 
     def left(self, job: str, most: int) -> int:
         self.job(job)

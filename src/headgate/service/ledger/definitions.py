@@ -10,7 +10,7 @@ from headgate.core.errors import BadValue
 from headgate.core.ledger.mappings.parsing import parse_maps
 from headgate.core.ledger.model import Dataset, Defined, Job
 from headgate.core.ledger.parsing import parse_order
-from headgate.core.ledger.pipeline import check_count, check_job, parse_on_failure, parse_stop_exit
+from headgate.core.ledger.pipeline import check_count, check_job, parse_on_failure, parse_recur, parse_stop_exit
 from headgate.core.values.names import check_name
 from headgate.core.values.variables import NamePatterns, check_job_variables
 from headgate.service.checks import check_names, check_span, check_texts, check_uri
@@ -100,6 +100,7 @@ def _job(  # noqa: PLR0913 - each is a property by its name
     retry_delay: float = 0,
     on_failure: str = "rerun",
     stop_exit: str = "interrupt",
+    recur: float | str = 0,
     maps: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Job:
     job = Job(
@@ -113,6 +114,7 @@ def _job(  # noqa: PLR0913 - each is a property by its name
         check_span("retry_delay", retry_delay),
         parse_on_failure(on_failure),
         parse_stop_exit(stop_exit),
+        recur=parse_recur(recur),
         maps=parse_maps(maps, inputs),
     )
     check_job_variables(job.environment, variables, "here")

@@ -10,7 +10,7 @@ from headgate.core.errors import BadValue
 from headgate.core.filters import RowFilter, SpanFilter
 from headgate.core.ledger.census import Span, Tally
 from headgate.core.ledger.fan import MOST_FANNED, MOST_LINKS, ChunkLink, FanIn
-from headgate.core.ledger.model import RUNNING, Dataset, Job, Row
+from headgate.core.ledger.model import RUNNING, Dataset, Job, Recurrence, Row
 from headgate.core.ledger.parsing import STATUS_WORDS, parse_kind, parse_status
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.locks.model import Lock
@@ -82,6 +82,10 @@ class LedgerReader:
         :param most: Stop counting here.
         """
         return self._store.left(check_name("job", job), most)
+
+    def recurrences(self) -> Sequence[Recurrence]:
+        """List the jobs that do their chunks again (`recur`), by name, each with when its oldest chunk was done."""
+        return self._store.recurrences()
 
     def fan_in(self, job: str, dataids: Sequence[str], most: int = MOST_LINKS) -> Sequence[FanIn]:
         """Return what data ids of a job need of each input, by data id: how much of it is READY, and links to it.

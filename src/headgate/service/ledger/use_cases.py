@@ -109,7 +109,8 @@ class Ledger(LedgerReader, SelectedChunks):
         self, name: str, *, inputs: Sequence[str] = (), outputs: Sequence[str] = (),
         environment: Mapping[str, str] | None = None, max_attempts: int = 3, max_crashes: int = 3,
         max_interruptions: int = 10, retry_delay: float = 0, on_failure: str = "rerun", stop_exit: str = "interrupt",
-        maps: Mapping[str, Mapping[str, Any]] | None = None, share: bool = True, holders: Iterable[str] = (),
+        recur: float | str = 0, maps: Mapping[str, Mapping[str, Any]] | None = None, share: bool = True,
+        holders: Iterable[str] = (),
     ) -> Defined:  # fmt: skip
         """Define a job, and return what changed and what looks like a mistake. Repeating a definition changes nothing.
 
@@ -126,13 +127,15 @@ class Ledger(LedgerReader, SelectedChunks):
         :param on_failure: `rerun`: retry a failed chunk; `hold`: hold it.
         :param stop_exit: `interrupt`: a worker that was asked to stop reports an interruption; `trust`: its exit code
             counts.
+        :param recur: Without outputs: seconds, or a text such as `90d`, after which a chunk that is DONE is done again
+            (0: never).
         :param maps: By input: which of its data ids one data id of the job reads, with the keys of a pipeline file, for
             example `{"days": {"kind": "period", "period": "month", "unit": "day"}}`. The same one where none is given.
         """
         job = {
             "inputs": inputs, "outputs": outputs, "environment": environment, "max_attempts": max_attempts,
             "max_crashes": max_crashes, "max_interruptions": max_interruptions, "retry_delay": retry_delay,
-            "on_failure": on_failure, "stop_exit": stop_exit, "maps": maps,
+            "on_failure": on_failure, "stop_exit": stop_exit, "recur": recur, "maps": maps,
         }  # fmt: skip
         return self.define(jobs={name: job}, share=share, holders=holders)
 

@@ -13,7 +13,7 @@ from headgate.core.alarms import Alarm, AlarmFacts, Backlog, Unclaimed, find_ala
 from headgate.core.daemons import step_of
 from headgate.core.errors import Unavailable
 from headgate.core.history import HistoryFilter
-from headgate.core.ledger.model import CLAIM_EVENT, Job
+from headgate.core.ledger.model import CLAIM_EVENT, DONE, Job
 from headgate.core.queue.model import ALL, PENDING, Batch, work_states
 from headgate.core.tables.states import BATCH, MERRITT_INGEST_JOB
 from headgate.service.inventory import Inventory
@@ -190,7 +190,12 @@ class Alarms:
         if not plan.next:
             return None
         first = plan.next[0]
-        times = [each.row.since for each in first.conditions if each.row is not None and each.row.since is not None]
+        again = timedelta(seconds=job.recur)
+        times = [
+            each.row.since + (again if each.row.status == DONE else timedelta())
+            for each in first.conditions
+            if each.row is not None and each.row.since is not None
+        ]
         if not times:
             return None
         ran = [

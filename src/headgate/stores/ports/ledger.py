@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.core.filters import RowFilter, SpanFilter
-from headgate.core.ledger.model import Asker, Change, Claim, Dataset, Defined, Job, Row
+from headgate.core.ledger.model import Asker, Change, Claim, Dataset, Defined, Job, Recurrence, Row
 from headgate.core.locks.model import Lock
 from headgate.core.logs import Log, LogStream, LogText
 from headgate.stores.ports.news import Listening
@@ -122,6 +122,9 @@ class LedgerStore(Protocol):
 
     def left(self, job: str, most: int) -> int:
         """Return how many chunks the job may find, counted up to `most`."""
+
+    def recurrences(self) -> Sequence[Recurrence]:
+        """Return the jobs that do their chunks again, by name, each with its oldest chunk."""
 
     def fan_in(self, job: str, dataids: Sequence[str], most: int) -> Sequence[FanIn]:
         """What these data ids of a job need of each input, of each at most so many links."""

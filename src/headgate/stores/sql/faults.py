@@ -195,6 +195,8 @@ def _is_lost(tx: Transaction, shape: Shape, dataid: str) -> bool:
     wanted = find_candidate(look(tx, shape, dataid))
     if wanted is None:
         return False
+    if wanted.age is not None and wanted.delay > 0:
+        return False  # It is DONE, and not due yet.
     kept = tx.one(sql.READ_CANDIDATE, job=shape.id, dataid=dataid)
     if kept is None or int(kept[1]) & ~wanted.missing != 0 or int(kept[0]) > wanted.place:
         return True

@@ -173,6 +173,7 @@ job = Table(
     Column("retry_delay", BigInteger, nullable=False, comment="micro-seconds"),
     Column("on_failure", text(10), nullable=False),
     Column("paused", text(1000), nullable=False, comment="why; empty: it is not"),
+    Column("recur", BigInteger, nullable=False, server_default="0", comment="micro-seconds; 0: never"),
     Column(
         "mapped",
         Boolean(create_constraint=False),
@@ -255,6 +256,20 @@ candidate = Table(
     Column("missing", BigInteger, nullable=False, comment="a bit for each input that is not READY"),
     Column("not_before", BigInteger, nullable=False, comment="on the lease clock", info=ON_LEASE_CLOCK),
     Index("hg_candidate_next", "job_id", "missing", "place", "order_key"),
+    sqlite_with_rowid=False,
+    **MYSQL,
+)
+
+# Chunks that are DONE, of jobs that do them again: find_next moves those that are due to hg_candidate.
+recurrence = Table(
+    "hg_recurrence",
+    metadata,
+    Column("job_id", Integer, primary_key=True, autoincrement=False),
+    Column("dataid", text(255), primary_key=True),
+    Column("order_key", OrderKey, nullable=False),
+    Column("waits", Integer, nullable=False, comment="1: it is not due; 0: it was, and is a candidate"),
+    Column("done", BigInteger, nullable=False, comment="micro-seconds since 1970"),
+    Index("hg_recurrence_due", "job_id", "waits", "done"),
     sqlite_with_rowid=False,
     **MYSQL,
 )

@@ -175,6 +175,8 @@ class Sighting:
     problem: str = ""  #: What keeps it from its work; empty: nothing.
     #: Whether it has looked since the last report.
     looked: bool = False
+    #: The turn that it holds as far as it knows; None: none.
+    token: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

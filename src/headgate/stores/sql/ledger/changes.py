@@ -17,6 +17,7 @@ from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.candidates import batches, became_ready, became_unready
 from headgate.stores.sql.ledger.incident_changes import write_incidents
 from headgate.stores.sql.ledger.mapping_statements import ADD_ARRIVAL, ADD_READ, DROP_READS
+from headgate.stores.sql.ledger.recurrences import keep_recurrence
 from headgate.stores.sql.ledger.shapes import Claimed, Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import ChunkGroup, load
 
@@ -104,6 +105,8 @@ def write_candidates(tx: Transaction, shape: Shape, dataids: Sequence[str], cand
     """The same place among what may be claimable for many chunks; None: none of them is among it."""
     if not shape.id:  # Nobody claims data that is made elsewhere.
         return
+    if shape.job.recur:
+        candidate = keep_recurrence(tx, shape, dataids, candidate)
     if candidate is None:
         for batch in batches(dataids):
             tx.run(sql.DROP_CANDIDATES, job=shape.id, dataids=batch)

@@ -15,6 +15,7 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.arrivals import MOST_FOLDS, fold
 from headgate.stores.sql.ledger.changes import apply, as_claim, carry_out
+from headgate.stores.sql.ledger.recurrences import move_due
 from headgate.stores.sql.ledger.shapes import Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import load, with_locks
 
@@ -43,6 +44,8 @@ def find_next(tx: Transaction, job: str, asker: Asker, after: SearchPosition | N
         return repeated
     if shape.job.paused:
         return None
+    if shape.job.recur and after is None:
+        move_due(tx, shape)
     if shape.job.mapped and fold(tx, shape):
         # More has arrived than one step folds. What is known by then is claimed: the rest may take long.
         again = SearchPosition(*BEGINNING, 1 + (after.folded if after else 0))

@@ -18,6 +18,7 @@ from headgate.stores.sql.ledger.arrivals import Arrival, fold_all
 from headgate.stores.sql.ledger.candidates import BATCH, ConsumingJob, clear_missing
 from headgate.stores.sql.ledger.changes import refresh_candidate
 from headgate.stores.sql.ledger.mapping_statements import DROP_ALL_ARRIVALS, DROP_ALL_READS
+from headgate.stores.sql.ledger.recurrences import start_over
 from headgate.stores.sql.ledger.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of, stamp_definitions
 
 #: Data ids of a dataset that are looked at to see whether a mapping fits.
@@ -91,6 +92,7 @@ def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str
         "environment": _json(job.environment), "max_attempts": job.max_attempts, "max_crashes": job.max_crashes,
         "max_interruptions": job.max_interruptions, "stop_exit": str(job.stop_exit),
         "retry_delay": to_micro(job.retry_delay), "on_failure": str(job.on_failure), "mapped": job.mapped,
+        "recur": to_micro(job.recur),
     }  # fmt: skip
     if old is None:
         tx.run(sql.ADD_JOB, name=job.name, **columns)
@@ -98,6 +100,8 @@ def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str
     if old is not None:
         tx.run(sql.CHANGE_JOB, id=number, **columns)
         if (old.inputs, old.outputs, old.maps) == (job.inputs, job.outputs, job.maps):
+            if old.recur != job.recur:
+                start_over(tx, shape_of(tx, job.name, share=False))
             return
         _refuse_running(tx, number, job.name)
         tx.run(sql.DROP_LINKS, job=number)
@@ -135,6 +139,7 @@ def rebuild(tx: Transaction, shape: Shape) -> None:
         for batch in _pages(tx, sql.READ_STARTED, {"dataset": dataset, "job": shape.id}):
             for dataid in batch:
                 refresh_candidate(tx, shape, dataid)
+    start_over(tx, shape)
 
 
 def _list_ready(tx: Transaction, shape: Shape) -> None:

@@ -18,6 +18,7 @@ from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.arrivals import MOST_FOLDS, fold
 from headgate.stores.sql.ledger.mapping_statements import HAS_ARRIVALS
 from headgate.stores.sql.ledger.questions import number_of
+from headgate.stores.sql.ledger.recurrences import has_due, move_due
 from headgate.stores.sql.ledger.rows import job_names
 from headgate.stores.sql.ledger.shapes import Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import look, with_locks
@@ -47,14 +48,20 @@ def ask_left(database: Database, job: str, most: int) -> int:
 
 
 def _fold_all(database: Database, job: str) -> None:
-    """Fold what arrived for a mapped job, as find_next does."""
+    """List what arrived for a mapped job, and what is due again, as find_next does."""
 
     def waits(tx: Transaction) -> bool:
         shape = shape_of(tx, job, share=False)
-        return shape.job.mapped and tx.one(HAS_ARRIVALS, job=shape.id) is not None
+        arrived = shape.job.mapped and tx.one(HAS_ARRIVALS, job=shape.id) is not None
+        return arrived or (shape.job.recur > 0 and has_due(tx, shape))
+
+    def move(tx: Transaction) -> bool:
+        shape = shape_of(tx, job, share=True)
+        more = shape.job.recur > 0 and move_due(tx, shape)
+        return (shape.job.mapped and fold(tx, shape)) or more
 
     for _ in range(MOST_FOLDS):
-        if not database.read(waits) or not database.write_through(lambda tx: fold(tx, shape_of(tx, job, share=True))):
+        if not database.read(waits) or not database.write_through(move):
             return
 
 

@@ -20,6 +20,7 @@ from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.database.moments import to_micro
 from headgate.stores.sql.database.transaction import Duplicate
 from headgate.stores.sql.ledger import statements as sql
+from headgate.stores.sql.ledger.recurrences import HAS_DUE
 from headgate.stores.sql.ledger.shapes import JOB_COLUMNS, Claimed, Shape, build_shape
 
 T = TypeVar("T")
@@ -40,7 +41,8 @@ class KnownJob:
     params: Parameters
     #: Whether the fast path may find a chunk of it: data ids of two orders have two places.
     plain: bool
-    #: Whether it has mapped inputs, or others read it by mappings: the slow path knows of read sets and arrivals.
+    #: Whether it has mapped inputs, others read it by mappings, or it does its chunks again: the slow path knows of
+    #: read sets, arrivals, and when a chunk is due.
     mapped: bool
 
 
@@ -65,6 +67,9 @@ class QuickClaims:
             "stamp": known.params["stamp"], "job": known.shape.id, "request_id": asker.request_id,
             "paused": int(bool(known.shape.job.paused)),
         }  # fmt: skip
+        recur = known.shape.job.recur
+        if recur and self._database.single(HAS_DUE, job=known.shape.id, recur=to_micro(recur))[0][0]:
+            return False
         return not self._database.single(sql.MAY_FIND, **asked)[0][0]
 
     def note(self, job: str, *, found: bool) -> None:
@@ -131,6 +136,6 @@ class QuickClaims:
         )  # fmt: skip
         plain = not job.paused and len({each.order for each in shape.datasets.values()}) == 1
         self._known[name] = KnownJob(
-            shape, self._database.dialect.as_parameters(known), plain, any(row[2] for row in rows)
+            shape, self._database.dialect.as_parameters(known), plain, any(row[2] for row in rows) or job.recur > 0
         )  # fmt: skip
         return self._known[name]

@@ -24,7 +24,7 @@ from headgate.stores.sql.ledger.mapping_statements import READ_MAPPED_READERS
 #: More names than this are not listed in an error.
 MOST_LISTED = 12
 #: How many columns say what a job is.
-JOB_COLUMNS = 11
+JOB_COLUMNS = 12
 #: How many columns say what a dataset is.
 DATASET_COLUMNS = 7
 
@@ -115,11 +115,11 @@ def read_job(
 ) -> tuple[int, Job, str]:
     """Columns of a job: its number, what it is, and what proves its key."""
     (number, name, environment, max_attempts, max_crashes, max_interruptions, delay, on_failure, stop_exit, paused,
-     key_check) = row  # fmt: skip
+     recur, key_check) = row  # fmt: skip
     job = Job(
         str(name), tuple(inputs), tuple(outputs), json.loads(environment), int(max_attempts), int(max_crashes),
         int(max_interruptions), to_seconds(delay) or 0.0, OnFailure(on_failure), StopExit(stop_exit), str(paused),
-        maps,
+        to_seconds(recur) or 0.0, maps,
     )  # fmt: skip
     return int(number), job, str(key_check)
 

@@ -10,6 +10,7 @@ from headgate.core.ledger.claims import claim_modes
 from headgate.core.ledger.model import EXTERNAL, HOLD, RUNNING, Kind
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.core.locks.model import resource_digest
+from headgate.stores.sql.database.moments import moment
 from headgate.stores.sql.database.sql_text import Row as SqlRow
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
@@ -52,7 +53,8 @@ def snapshot_of(tx: Transaction, shape: Shape, dataid: str, found: Sequence[SqlR
     if any(int(row[2]) not in jobs for row in found):
         jobs |= job_names(tx)
     rows = tuple(read_row(row, datasets, jobs) for row in found)
-    return ChunkSnapshot(shape.job, dataid, rows, (), actor(), tx.again, tx.chunk_rules, tx.lock_rules)
+    chunk = ChunkSnapshot(shape.job, dataid, rows, (), actor(), tx.again, tx.chunk_rules, tx.lock_rules)
+    return replace(chunk, at=moment(tx.one(sql.READ_WALL)[0])) if shape.job.recur else chunk
 
 
 def with_locks(tx: Transaction, snapshot: ChunkSnapshot) -> ChunkSnapshot:

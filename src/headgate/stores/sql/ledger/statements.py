@@ -8,7 +8,7 @@ ROW_COLUMNS = """c.dataset_id, c.dataid, c.job_id, c.kind, c.status, c.former, c
                  c.token, c.worker, c.lease, c.lease_until - {now}, c.forced, c.retry_after - {now}, c.since,
                  c.started, c.message, c.principal, c.interruptions"""
 _JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.max_interruptions, j.retry_delay,
-                  j.on_failure, j.stop_exit, j.paused, j.key_check"""
+                  j.on_failure, j.stop_exit, j.paused, j.recur, j.key_check"""
 _DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets, d.secret_jobs"
 #: Whether a job reads by mappings what this one makes.
 _READ_MAPPED = """k.kind = 'OUTPUT' and exists (select 1 from hg_job_dataset m join hg_job n on n.id = m.job_id
@@ -81,15 +81,15 @@ HAS_READY = Statement(
 ADD_JOB = Statement(
     "A new job.",
     """insert into hg_job (name, environment, max_attempts, max_crashes, max_interruptions, retry_delay, on_failure,
-                           stop_exit, mapped, paused, key_check)
+                           stop_exit, recur, mapped, paused, key_check)
        values (:name, :environment, :max_attempts, :max_crashes, :max_interruptions, :retry_delay, :on_failure,
-               :stop_exit, :mapped, '', '')""",
+               :stop_exit, :recur, :mapped, '', '')""",
 )
 CHANGE_JOB = Statement(
     "A job gets another definition; whether it is paused, and its key, stay.",
     """update hg_job set environment = :environment, max_attempts = :max_attempts, max_crashes = :max_crashes,
               max_interruptions = :max_interruptions, retry_delay = :retry_delay, on_failure = :on_failure,
-              stop_exit = :stop_exit, mapped = :mapped where id = :id""",
+              stop_exit = :stop_exit, recur = :recur, mapped = :mapped where id = :id""",
 )
 PAUSE_JOB = Statement("A job is paused, or goes on.", "update hg_job set paused = :paused where id = :id")
 DROP_LINKS = Statement("What a job read and made is no longer so.", "delete from hg_job_dataset where job_id = :job")

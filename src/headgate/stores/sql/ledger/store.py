@@ -11,7 +11,7 @@ from headgate.calls.idempotency import is_keyed
 from headgate.core.filters import RowFilter, SpanFilter
 from headgate.core.ledger import work as chunk_work
 from headgate.core.ledger.claims import may_claim
-from headgate.core.ledger.model import Asker, Change, Claim, Dataset, Defined, Job, Row
+from headgate.core.ledger.model import Asker, Change, Claim, Dataset, Defined, Job, Recurrence, Row
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.locks.model import Lock
 from headgate.core.logs import Log, LogStream, LogText
@@ -21,6 +21,7 @@ from headgate.stores.sql.ledger import claims as claiming
 from headgate.stores.sql.ledger import closing, definitions, overrides
 from headgate.stores.sql.ledger.changes import on_chunk
 from headgate.stores.sql.ledger.quick_claims import QuickClaims
+from headgate.stores.sql.ledger.recurrences import read_recurrences
 from headgate.stores.sql.ledger.shapes import all_datasets, all_jobs, shape_of
 from headgate.stores.sql.ledger.snapshots import look, with_locks
 from headgate.stores.sql.news.topics import ANYTHING, News, Subscription, of_data, of_dataset, of_job
@@ -253,6 +254,9 @@ class SqlLedger:
         from headgate.stores.sql.ledger.planning import ask_left
 
         return ask_left(self._database, job, most)
+
+    def recurrences(self) -> Sequence[Recurrence]:
+        return self._database.read(read_recurrences)
 
     def fan_in(self, job: str, dataids: Sequence[str], most: int) -> Sequence[FanIn]:
         from headgate.stores.sql.ledger.fan import ask_fan_in

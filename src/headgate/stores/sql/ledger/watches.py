@@ -146,8 +146,8 @@ def _take_turn(tx: Transaction, seen: Sighting) -> WatchTurn:
     if found is None:
         tx.run(ADD_WATCHER, dataset=number, token=1, waiting=seen.waiting, **values)
         return WatchTurn(1, seen.worker)
-    # A lease that ran out was perhaps another worker's in between: it is a new turn.
-    token = int(found[1]) + (found[0] != seen.worker or int(found[2]) <= 0)
+    # A lease that ran out while nobody else took the turn is renewed: a slow watcher need not start over.
+    token = int(found[1]) + (found[0] != seen.worker or (int(found[2]) <= 0 and seen.token != int(found[1])))
     looked = int(seen.looked)
     tx.run(RENEW_WATCHER, dataset=number, token=token, has_looked=looked, waiting=seen.waiting, **values)
     return WatchTurn(token, seen.worker)
