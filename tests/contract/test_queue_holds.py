@@ -104,6 +104,23 @@ def test_held_items_stay_held_until_they_are_released(gate: Gate) -> None:
     assert taken_batch(queue).id == batch.id
 
 
+def test_an_item_that_is_taken_in_pending_names_the_hold_of_its_collection(gate: Gate) -> None:
+    queue = gate.queue
+    queue.set_hold("other", reason=WHY)
+    batch_with_jobs(queue, 3)
+    new_batch(queue)
+    assert [taken_job(queue).hold, taken_batch(queue).hold] == ["", ""]
+    hold = queue.set_hold(PROFILE, reason="storage is moved", by="ann")
+    new_batch(queue)
+    job = taken_job(queue)
+    assert [job.hold, taken_batch(queue).hold] == [hold.in_words] * 2
+    queue.clear_hold(PROFILE)
+    assert taken_job(queue).hold == "", "the hold was cleared"
+    queue.set_hold(PROFILE, reason=WHY)
+    assert as_job(queue.fire(job, "accept")).hold == ""
+    assert taken_job(queue, "estimating").hold == "", "only what is pending is held"
+
+
 def test_the_hold_of_one_collection_is_not_that_of_another(gate: Gate) -> None:
     queue = gate.queue
     job = job_in(queue, "held")

@@ -8,7 +8,8 @@ import pytest
 import headgate
 from headgate import Gate
 from headgate.core.faults import Fault
-from headgate.core.queue.model import JobCounts
+from headgate.core.queue.model import JobCounts, forward_event, work_states
+from headgate.core.tables.states import INGEST_JOB
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.queue import statements as sql
@@ -185,6 +186,24 @@ def test_the_database_itself_refuses_the_same_job_of_a_payload_twice(gate: Gate)
 
 
 # ---------------------------------------------------------------- plans
+
+
+@on_sql
+def test_taking_and_moving_a_job_costs_as_many_calls_in_every_state(
+    gate: Gate, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One transaction each; on SQLite taking looks first, so that a consumer that finds nothing blocks no writer."""
+    calls: list[float] = []
+    monkeypatch.setattr("headgate.stores.sql.database.engine.tell_store_call", calls.append)
+    job = job_in(gate.queue, "pending")
+    found: dict[str, tuple[int, int]] = {}
+    for state in work_states(INGEST_JOB):
+        calls.clear()
+        job = taken_job(gate.queue, state)
+        taking = len(calls)
+        gate.queue.fire(job, forward_event(INGEST_JOB, state))
+        found[state] = (taking, len(calls) - taking)
+    assert set(found.values()) == {(2 if kind == "sqlite" else 1, 1)}, found
 
 
 @on_sql

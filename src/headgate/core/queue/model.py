@@ -311,7 +311,7 @@ def forward_states(machine: Machine, state: str) -> tuple[str, ...]:
 
 def has_row(machine: Machine, state: str, event: str) -> bool:
     """Whether the table has a row for an event in a state."""
-    return any(row.source == state and row.event == event for row in machine.rows)
+    return bool(machine.rows_of(state, event))
 
 
 def work_states(machine: Machine) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class Machine:
         self._refuse_ambiguous_rows()
         self._refuse_unreachable_states()
 
-    @property
+    @cached_property
     def states(self) -> tuple[str, ...]:
         """Every state, in reading order."""
         found = [self.start]

@@ -196,11 +196,17 @@ class Queue(QueueReader):
                 self.presence.asked(asker.worker, step_of(table.name, state))
                 return None
             self._asked.note(found, began)
-            # Outside owners learn here what our own consumers look at before they begin.
-            hold = self.hold_of(found.profile) if has_row(table, state, HOLD_EVENT) else None
-            return found if hold is None else replace(found, hold=hold.in_words)
+            return self._with_hold(found, table)
 
         return Looking(look, partial(self._listen, [(table, state)])).within(check_span("wait", wait))
+
+    def _with_hold(self, found: Found, table: Machine) -> Found:
+        """Outside owners learn here what our own consumers look at before they begin."""
+        if not has_row(table, found.state, HOLD_EVENT):
+            return replace(found, hold="") if found.hold else found
+        # The store has named a hold of its own with what it gave: another question is for its words alone.
+        hold = self.hold_of(found.profile) if found.hold else self._held_by_profile(found.profile)
+        return replace(found, hold=hold.in_words if hold else "") if hold or found.hold else found
 
     def _listen(self, places: Sequence[tuple[Machine, str]], wake: Callable[[], None]) -> Listening:
         return self._store.listen(places, wake)

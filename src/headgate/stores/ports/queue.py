@@ -30,6 +30,7 @@ class QueueStore(Protocol):
         """The oldest batch in that state that nobody has: taken, with a new token. None: there is none.
 
         A batch whose owner died is one that nobody has. None while the whole queue is paused.
+        Its `hold` names the hold of its collection that is kept in the store.
         `after`: only those behind that id.
         """
 

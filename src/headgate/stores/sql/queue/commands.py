@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from headgate.calls.actor import actor
@@ -47,12 +48,12 @@ def take(tx: Transaction, noun: Noun, state: str, asker: Asker, after: Place | N
     What a dead consumer had is reaped first, and passed over when it is held for that.
     """
     if tx.again and (row := tx.one(noun.sql.find_repeated, state=state, request_id=asker.request_id)):
-        return noun.read(row)
+        return noun.read_taken(row)
     find = noun.sql.find_behind if after else noun.sql.find_free
     while row := tx.one(find, state=state, **place_columns(noun, after)):
-        item: Item = noun.read(row)
-        if dead_worker(row) is not None:
-            item = reap(tx, item.id) or item
+        item = noun.read_taken(row)
+        if dead_worker(row[:-1]) is not None and (reaped := reap(tx, item.id)):
+            item = replace(reaped, hold=item.hold)
         if item.state == state:
             seen, token = snapshot_of(tx, item), tx.next_token()
             taken = queue_work.take(seen, state, asker.worker, asker.lease, token).result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.core.daemons import Daemon
@@ -25,6 +25,11 @@ class Noun:
     prefix: str
     sql: sql.ItemStatements
     read: Callable[[Row], Item]
+
+    def read_taken(self, row: Row) -> Item:
+        """The same of what is taken, with the hold of its collection."""
+        item = self.read(row[:-1])
+        return item if row[-1] is None else replace(item, hold=str(row[-1]))
 
     def id_of(self, number: int) -> str:
         """The id of a number."""

@@ -13,6 +13,8 @@ BATCH_COLUMNS = """i.id, i.state, i.profile, i.submitter, i.payload_url, i.type,
 JOB_COLUMNS = """i.id, i.batch_id, i.state, i.last_successful, i.retry_count, i.priority, i.space_needed,
                  i.identifiers, i.configuration, i.message, i.since, i.crashes, i.former, i.worker, i.token, i.lease,
                  i.lease_until - {now}, i.principal"""
+#: Of what is taken: the collection that is on hold, which is its own; null: it is not.
+STANDING = "(select h.profile from hg_hold h where h.profile = i.profile) as standing"
 #: It is free: it was not taken, or its owner died.
 _FREE = "(i.lease_until is null or i.lease_until <= {now})"
 #: In that state, free, and the whole queue is not paused.
@@ -44,7 +46,7 @@ class ItemStatements:
 
 
 def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> ItemStatements:
-    source = f"from {table} i"
+    source, taken = f"from {table} i", f"{columns}, {STANDING}"
     first, free = f"select {columns} {source}", f"i.state = :state and {_FREE}"
     repeated = "i.state = :state and i.request_id = :request_id and i.lease_until > {now}"
     owned = "id = :id and state = :state and token = :token and lease_until > {now} and {owned}"
@@ -58,15 +60,15 @@ def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> 
         ),
         find_free=Statement(
             f"The first {what} in a state that nobody has and that nobody else looks at.",
-            f"select {columns} {source} where {TAKEABLE} order by {order} limit 1 {{skip_locked}}",
+            f"select {taken} {source} where {TAKEABLE} order by {order} limit 1 {{skip_locked}}",
         ),
         find_behind=Statement(
             f"The first {what} behind a place, in a state, that nobody has.",
-            f"select {columns} {source} where {TAKEABLE} and {behind} order by {order} limit 1 {{skip_locked}}",
+            f"select {taken} {source} where {TAKEABLE} and {behind} order by {order} limit 1 {{skip_locked}}",
         ),
         find_repeated=Statement(
             f"The {what} that this very request took already.",
-            f"select {columns} {source} where {repeated} limit 1",
+            f"select {taken} {source} where {repeated} limit 1",
         ),
         take=Statement(f"A {what} is taken.", f"update {table} set token = :token, {TAKING} where id = :id"),
         renew=Statement(

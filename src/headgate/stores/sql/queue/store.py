@@ -252,7 +252,7 @@ class SqlQueue:
             with FastPath() as fast:
                 rows = self._database.single_once(trip, state=state, **commands.taking_columns(asker))
                 if not rows or rows[0][0] is not None:
-                    return noun.read(rows[0]) if rows else None
+                    return noun.read_taken(rows[0]) if rows else None
             cut_off = fast.cut_off
         if self._database.dialect.one_writer and asker.fresh and not self._is_free(noun, state):
             return None  # A consumer that finds nothing must not block writers.

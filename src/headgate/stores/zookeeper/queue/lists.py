@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 
-from headgate.stores.zookeeper.ensemble.asking import Question, look, read
+from headgate.stores.zookeeper.ensemble.asking import Question, children, look, read
 from headgate.stores.zookeeper.ensemble.session import ZkSession, ZkSessions, windows
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
 from headgate.stores.zookeeper.queue.tree import QueueTree, is_item, read_entry
@@ -115,31 +115,36 @@ class ItemListening:
             self._wake()
 
 
-class PauseWatch:
-    """Whether the whole queue is paused, as each session knows it: by a watch, which fires before any later answer."""
+class HoldWatch:
+    """What is on hold, as each session knows it: by watches, which fire before any later answer."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._known: dict[int, bool] = {}
+    def __init__(self, tree: QueueTree) -> None:
+        self._tree = tree
+        #: The nodes of the holds that stand, by session.
+        self._known: dict[int, frozenset[str]] = {}
         self._changes = 0
 
-    def ask(self, session: ZkSession, questions: Sequence[Question]) -> tuple[bool, list[Any]]:
-        """Whether it is paused, and the answers."""
+    def ask(self, session: ZkSession, questions: Sequence[Question]) -> tuple[frozenset[str], list[Any]]:
+        """The nodes of the holds that stand, and the answers."""
         number = session.id
-        known = self._known.get(number)
-        if known is not None:
+        if number in self._known:
             answers = session.ask(*questions)
-            return self._known.get(number, not known), answers
+            # Otherwise there is another hold, or one less, since these questions were sent.
+            if (known := self._known.get(number)) is not None:
+                return known, answers
 
         def changed(_event: object) -> None:
             self._changes += 1
             self._known.pop(number, None)
 
-        changes = self._changes
-        pause, *answers = session.ask(look(self._path, changed), *questions)
-        if changes == self._changes:
-            self._known[number] = pause is not None
-        return pause is not None, answers
+        changes, folders = self._changes, self._tree.hold_folders
+        found = session.ask(*(children(path, changed) for path in folders), *questions)
+        names = dict(zip(folders, found, strict=False))
+        there = {path: each for path, each in names.items() if not isinstance(each, Exception)}
+        standing = frozenset(f"{path}/{name}" for path, each in there.items() for name in each)
+        if changes == self._changes and len(there) == len(folders):  # One that is not there has no watch.
+            self._known[number] = standing
+        return standing, found[len(folders) :]
 
 
 class JobList:

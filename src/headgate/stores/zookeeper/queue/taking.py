@@ -26,7 +26,7 @@ from headgate.stores.zookeeper.queue.changes import ChangeOps
 from headgate.stores.zookeeper.queue.commits import Commits
 from headgate.stores.zookeeper.queue.grabs import Grab, grab, rehouse
 from headgate.stores.zookeeper.queue.leases import ItemLeases, KeptItem
-from headgate.stores.zookeeper.queue.lists import JobList, Lists, PauseWatch, Wakes
+from headgate.stores.zookeeper.queue.lists import HoldWatch, JobList, Lists, Wakes
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
 from headgate.stores.zookeeper.queue.reaping import Reaping
 from headgate.stores.zookeeper.queue.records import (
@@ -43,6 +43,7 @@ from headgate.stores.zookeeper.repeats import check_keys
 from headgate.telemetry import event
 
 T = TypeVar("T")
+Found = TypeVar("Found", Batch, IngestJob)
 
 #: Items that are looked at together, where others are after them too.
 SAMPLE = 4
@@ -69,7 +70,7 @@ class Taking:
         """Nothing is known, and nothing is watched."""
         self._pid = os.getpid()
         self._lists = Lists(self._sessions, self._tree, self._questions)
-        self._pause = PauseWatch(self._tree.hold(ALL))
+        self._holds = HoldWatch(self._tree)
         self._kept: dict[str, KeptItem] = {}
         self._overdue = DueCalls()
         #: Somebody else was first, the last time.
@@ -89,7 +90,7 @@ class Taking:
         if not self._tree.rules.may_be_taken(self._tree.rules.batch, state):
             return None
         if (again := self._repeated(asker)) is not None:
-            return again.batch
+            return replace(again.batch, hold=again.batch.profile)  # It may be held by now.
         return self._caught_up(asker, lambda session: self._find_batch(session, state, asker, after))
 
     def _caught_up(self, asker: Asker, find: Callable[[ZkSession], T | None]) -> T | None:
@@ -111,15 +112,15 @@ class Taking:
         blockers: list[str] = []
         while found:
             some, found = found[:SAMPLE], found[SAMPLE:]
-            paused, records = self._look(session, some)
-            if paused:
+            held, records = self._look(session, some)
+            if self._tree.hold(ALL) in held:
                 blockers = [self._tree.hold(ALL)]
                 break
             free = [record for record in records if record.item.state == state and record.lock is None]
             blockers += self._blockers(wakes, records)
             for record in free:
                 if kept := self._take(session, record, asker, blockers):
-                    return kept.batch
+                    return self._with_hold(kept.batch, held)
         if after is None:  # What stands before it was not looked at.
             self._found_nothing(wakes, changes, blockers)
         return None
@@ -129,7 +130,7 @@ class Taking:
         if not self._tree.rules.may_be_taken(self._tree.rules.job, state):
             return None
         if (again := self._repeated(asker)) is not None:
-            return again.job
+            return replace(again.job, hold=again.job.profile)
         return self._caught_up(asker, lambda session: self._find_job(session, state, asker, after))
 
     def _find_job(self, session: ZkSession, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
@@ -138,8 +139,8 @@ class Taking:
         behind = f"{after.priority:02d}-{after.id}" if after else ""
         blockers: list[str] = []
         for names in self._samples(jobs, behind):
-            paused, records = self._look(session, names)
-            if paused:
+            held, records = self._look(session, names)
+            if self._tree.hold(ALL) in held:
                 jobs.put_back(names)
                 blockers = [self._tree.hold(ALL)]
                 break
@@ -150,7 +151,7 @@ class Taking:
             record, untried = self._take_one(session, free, asker, blockers)
             jobs.put_back(_name(each.job) for each in untried)
             if record:
-                return record.job
+                return self._with_hold(record.job, held)
         self._found_nothing(jobs.wakes, changes, blockers)
         return None
 
@@ -195,11 +196,11 @@ class Taking:
             self._crowded = True
         return None, left
 
-    def _look(self, session: ZkSession, names: Sequence[str]) -> tuple[bool, list[ItemNodes]]:
-        """Whether the queue is paused, and these batches or entries as they are; what cannot be read is passed over."""
+    def _look(self, session: ZkSession, names: Sequence[str]) -> tuple[frozenset[str], list[ItemNodes]]:
+        """What is on hold, and these batches or entries as they are; what cannot be read is passed over."""
         tree = self._tree
         questions = [ask_batch(tree, each) if is_batch(each) else ask_queued(tree, each[3:]) for each in names]
-        paused, answers = self._pause.ask(session, [ask for some in questions for ask in some])
+        held, answers = self._holds.ask(session, [ask for some in questions for ask in some])
         found: list[ItemNodes] = []
         place = 0
         for name, some in zip(names, questions, strict=True):
@@ -211,7 +212,10 @@ class Taking:
                 record = None
             place += len(some)
             found += [record] if record else []
-        return paused, self._questions.judged(found, session)
+        return held, self._questions.judged(found, session)
+
+    def _with_hold(self, item: Found, held: frozenset[str]) -> Found:
+        return replace(item, hold=item.profile) if self._tree.hold(item.profile) in held else item
 
     def _take(self, session: ZkSession, record: ItemNodes, asker: Asker, blockers: list[str]) -> ItemNodes | None:
         """One multi, in which the new version of the status is the token. `blockers`: locks of its object go there.

@@ -64,7 +64,7 @@ TAKE_ITEM = {
               from {table} i where {queue.TAKEABLE} order by {order} limit 1 for update skip locked),
             taken as (
               update {table} i set token = nextval('hg_token_number_seq'), {queue.TAKING}
-              from head where i.id = head.id and head.plain returning {columns})
+              from head where i.id = head.id and head.plain returning {columns}, {queue.STANDING})
             select taken.* from head left join taken on true""",
     )
     for prefix, table, order, columns in (
@@ -73,7 +73,7 @@ TAKE_ITEM = {
     )
 }
 MOVE_JOB = Statement(
-    "A job that is taken and alive moves: its row, its batch's counters, the history and a call, in one statement.",
+    "A job that is taken and alive moves: its row, its batch's counters, the history and its news, in one statement.",
     f"""with was as (
           select i.id, i.since, i.worker, {{wall}} as at from hg_ingest_job i
           where i.id = :id and i.state = :state and i.token = :token and i.lease_until > {{now}}
@@ -96,7 +96,7 @@ MOVE_JOB = Statement(
           select was.at, 'ingest job', :event, m.id::text, m.batch_id, was.worker, :token, :state, :target, :reason,
                  was.at - was.since, :principal
           from was, moved m)
-        select m.*, pg_notify(:channel, :number) from moved m""",
+        select m.*, case when {postgresql_news.LISTENED} then pg_notify(:channel, :number) end from moved m""",
 )
 
 ANALYZE = Statement("Know the sizes of the ledger's tables.", "analyze hg_chunk, hg_candidate")
