@@ -108,7 +108,7 @@ def echo() -> Iterator[Contestant]:
 
 
 class Generator:
-    """Who asks: one process for all rounds."""
+    """The client: one process for all rounds."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

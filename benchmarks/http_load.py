@@ -1,4 +1,4 @@
-"""A load generator of its own process: so many connections, each asking again as soon as it is answered.
+"""A load generator in a process of its own: each of its connections sends the next request after each answer.
 
 Run as `python -m benchmarks.http_load`: reads one JSON order a line on standard input, and answers each with one line.
 """

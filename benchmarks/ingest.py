@@ -31,7 +31,7 @@ from headgate.core.queue.model import Batch
 from headgate.gate import Gate
 
 REGISTRY = "http://uc3.cdlib.org/registry/ingest/manifest"
-#: A file of five gigabytes may take so much memory.
+#: Memory limit while a file of five gigabytes is ingested.
 MOST_MEMORY_MIB = 200
 IO_TARGET = 0.5
 PROFILE = """collection = "bench"

@@ -89,7 +89,7 @@ def _app(url: str) -> tuple[Any, list[int]]:
 
 
 def together(make: Callable[[str], Runner], url: str, workers: int) -> float:
-    """How much so many processes do in a second."""
+    """Chunks per second of this many processes."""
     context = get_context("spawn")
     barrier, counts = context.Barrier(workers), context.Queue()
     processes = [

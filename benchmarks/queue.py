@@ -36,7 +36,7 @@ GROWTH = 1.5
 
 
 def fill(queue: Queue, count: int) -> None:
-    """A batch with so many pending jobs."""
+    """A batch with this many pending jobs."""
     queue.submit("bench", "bench", "https://example.org/manifest")
     batch = queue.acquire_batch("pending")
     if batch is None:

@@ -38,7 +38,7 @@ class LargeZooKeeper(ZooKeeper):
 
 
 def fill(url: str, count: int) -> float:
-    """A batch of so many pending jobs; the seconds that it took."""
+    """Create a batch of this many pending jobs. Returns the seconds that it took."""
     began = time.perf_counter()
     with headgate.connect(url) as gate:
         gate.queue.submit("bench", "bench", "https://example.org/x")
@@ -213,7 +213,7 @@ class Places:
         self._many = ""
 
     def filled(self, count: int) -> str:
-        """A new store with so many pending jobs."""
+        """A new store with this many pending jobs."""
         url = self._server.fresh()
         fill(url, count)
         return url

@@ -57,7 +57,7 @@ def run(source: Path, url: str, processes: int, seconds: float) -> Round:
 def measure(new_store: Callable[[], str], processes: int, before: Path | None) -> list[object]:
     """The cells of one row."""
     ours, theirs, alone = [], [], []
-    seconds = max(SECONDS, processes / 4)  # So long that one grant more or less does not count.
+    seconds = max(SECONDS, processes / 4)  # Long enough that one grant more or less does not matter.
     for _ in range(ROUNDS):
         alone.append(run(ROOT, new_store(), 1, 1.0).rate)
         ours.append(run(ROOT, new_store(), processes, seconds))

@@ -141,7 +141,7 @@ class Proxy:
         self._end_all()
 
     def slow(self, seconds: float) -> None:
-        """Pass every message so much later."""
+        """Pass every message this much later."""
         self._delay = seconds
 
     def heal(self, *, reset: bool = False) -> None:
@@ -221,7 +221,7 @@ class Proxy:
                     target.sendall(self._alter(data) if self._alter and direction == TO_SERVER else data)
                 elif not link.silent:
                     break
-        # While the direction is held nobody hears of the end either.
+        # While the direction is held the end is not passed on either.
         self._wait(direction)
         if not link.stranded:
             self._end(link)

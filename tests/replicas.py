@@ -99,7 +99,7 @@ class Pair(Throwaway):
 
     @abstractmethod
     def cut(self) -> None:
-        """The standby hears of nothing that is committed from now on."""
+        """The standby receives nothing that is committed from now on."""
 
     @abstractmethod
     def _promote(self) -> None:

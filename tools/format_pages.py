@@ -98,7 +98,7 @@ ids = ["eur", "usd"]
 """,
 }
 
-#: Who writes each kind of manifest, and what one row of it is.
+#: The usual author of each kind of manifest, and what one row of it is.
 ROWS = {
     manifest.OBJECT: "One object: a row for each of its files.",
     manifest.BATCH: "Several objects: a row for each, whose payload is an object manifest.",

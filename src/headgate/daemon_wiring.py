@@ -140,7 +140,7 @@ def _notice_sender(gate: Gate) -> NoticeSender:
     return NoticeSender(gate.settings, gate.inventory)
 
 
-#: Who makes the rounds of each, by the names in daemons/names.py.
+#: Makes the rounds of each daemon, by the names in daemons/names.py.
 MAKERS: Mapping[str, Callable[[Gate, float], list[Rounds]]] = {
     "batch-watcher": _batch_watcher,
     "reaper": _reaper,

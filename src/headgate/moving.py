@@ -89,7 +89,7 @@ def restoring(settings: Settings, file: Path) -> Iterator[Moving]:
 
     url = _sql_only(_own_url(settings))
     with archive_errors(file):
-        # Read to its end, and accepted, before the target is so much as opened: opening makes it.
+        # Read to its end, and accepted, before the target is opened: opening makes it.
         source = ArchiveSource(file, accept_backup)
     with archive_errors(file), _target(url, store_options(settings)) as target:
         yield Moving(source, target, source.notes)

@@ -262,7 +262,7 @@ def _as_text(value: Any, folder: Path) -> str:
 
 
 def default_client() -> str:
-    """Who asks, when nobody says: the user on this machine."""
+    """The client where none is named: the user on this machine."""
     import getpass
     import socket
 

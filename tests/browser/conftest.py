@@ -61,7 +61,7 @@ def own_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site.close()
 
 
-# Of one file's tests: a browser that is open keeps the thread's event loop, which other tests may need.
+# For the tests of one file: an open browser keeps the thread's event loop, which other tests may need.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium."""

@@ -11,7 +11,7 @@ from headgate.core.inventory import InventoryFile, Message, MessageKind, Recordi
 from headgate.core.queue.model import Batch, IngestJob, Report
 from tests.browser.site import Site
 
-#: The jobs of the pipeline, in the order of the flow: name, what it reads, what it writes.
+#: The jobs of the pipeline, in the order of the flow: name, inputs, outputs.
 JOBS: Sequence[tuple[str, Sequence[str], Sequence[str]]] = (
     ("clean-readings", ["readings"], ["clean-readings"]),
     ("join-stations", ["clean-readings", "stations"], ["joined-readings"]),
@@ -85,7 +85,7 @@ def _locks(site: Site, size: Size) -> None:
 
 
 def wait(site: Site, waiters: int) -> None:
-    """So many clients wait for two of the locks, for as long as the site lives."""
+    """Clients wait for two of the locks, for as long as the site lives."""
     for number in range(waiters):
         wanted = f"s3://observatory/{DATASETS[number % 2 * 4]}/part-{number % 2 * 4:04}.parquet"
         site.wait_for(f"report-{number}", wanted, "shared" if number % 3 else "exclusive")

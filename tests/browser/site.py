@@ -61,7 +61,7 @@ class Site:
         self._start(self.url.removeprefix("http://"))
 
     def wait_for(self, client: str, resource: str, mode: str = "exclusive") -> None:
-        """Somebody waits for a lock, and gives it a sign of life as the service does for callers."""
+        """A client waits for a lock, and sends signs of life as the service does for callers."""
         asked = {"client": client, "resource": resource, "mode": mode, "wait": 600}
         headers = {"Authorization": f"Bearer {self.token()}"}
 

@@ -211,7 +211,7 @@ def run_command(order: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     from headgate.cli.main import main as headgate
 
     code = headgate()
-    # As an interpreter ends, but for freeing each object of all that was preloaded. An error has its own end above.
+    # End as an interpreter does, without freeing every preloaded object. An error has its own end above.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()

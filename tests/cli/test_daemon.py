@@ -1,4 +1,4 @@
-"""`headgate daemon` as a real process: what the dead left is freed though nobody comes by; outages are survived."""
+"""`headgate daemon` as a real process: it frees what dead processes held, and survives outages."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ def await_event(process: "subprocess.Popen[bytes]", name: str, daemon: str) -> d
 
 
 def leave_a_mess(gate: Gate) -> None:
-    """A lock and a claim of the dead."""
+    """A lock and a claim whose processes died."""
     gate.ledger.define_dataset("raw")
     gate.ledger.define_dataset("tidy")
     gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"])
@@ -43,7 +43,7 @@ def leave_a_mess(gate: Gate) -> None:
 
 
 def told(gate: Gate) -> list[str]:
-    """What the history reports the ends of the dead."""
+    """Events by which the history reports the ends of those."""
     locks = [entry.event for entry in gate.history(event="expire")]
     return locks + [entry.event for entry in gate.history(job="clean", event="reap")]
 

@@ -27,7 +27,7 @@ FOLDERS = (Folder.PROCESSING, Folder.FAILED, Folder.COMPLETED)
 
 
 def port(gate: Gate) -> QueueStore:
-    """The store's own side of the queue, where events can be fired by whom they should not."""
+    """The store's own side of the queue, where events can be fired by callers that may not."""
     return cast("QueueStore", QueueOverHttp(gate.queue)) if gate.service else gate.store.queue
 
 
@@ -78,7 +78,7 @@ def rows_for(count: int, **more: Any) -> list[dict[str, Any]]:
 def batch_with_jobs(
     queue: Queue, count: int = 1, profile: str = PROFILE, max_crashes: int | None = None, **more: Any
 ) -> Batch:
-    """A batch that is processing, with so many pending jobs. `max_crashes`: of its profile."""
+    """A batch that is processing, with `count` pending jobs. `max_crashes`: of its profile."""
     if max_crashes is not None and isinstance(queue, RemoteQueue):
         folder = Path("headgate-profiles")
         folder.mkdir(exist_ok=True)
@@ -266,5 +266,5 @@ def retaken(acquire: Callable[[], T | None]) -> T:
     return found[0]
 
 
-#: Every row of the tables in force.
+#: Every row of the tables.
 ROWS = [(machine, row) for machine in (BATCH, INGEST_JOB) for row in machine.rows]

@@ -167,5 +167,5 @@ def told(gate: Gate, **which: Any) -> list[str]:
 
 
 def holders(gate: Gate, resource: str) -> list[tuple[str, str]]:
-    """Who holds a resource, and how, sorted."""
+    """The holders of a resource with their modes, sorted."""
     return sorted((lock.client, lock.mode.value) for lock in gate.locks.list(resource=resource))

@@ -79,7 +79,7 @@ def test_by_default_all_history_is_kept(tmp_path: Any) -> None:
 
 
 def pass_time(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
-    """The gate believes that so many days have passed."""
+    """The gate believes that this many days have passed."""
     for module in (alarms, upkeep, history_keeper):
         monkeypatch.setattr(module, "wall", lambda: wall() + timedelta(days=days))
 

@@ -187,7 +187,7 @@ def test_any_process_renews_by_id_and_token(gates: Gates) -> None:
 
 
 def test_a_lock_delay_keeps_the_resource_closed_after_a_writer_died(gates: Gates) -> None:
-    """For things that cannot compare tokens: nobody is let in while the dead may still be writing."""
+    """For resources that cannot compare tokens: they stay closed while a dead holder may still be writing."""
     delayed = gates.open(lock_delay="30")
     dead = lock_of_the_dead(gates, R, lock_delay="30")
     before = delayed.locks.list()
@@ -243,7 +243,7 @@ def test_a_request_repeated_after_its_reader_died_is_granted_again(gates: Gates)
     assert again.token > lock.token
 
 
-# ------------------------------------------------------------------ what the dead leave
+# ------------------------------------------------------------------ locks of dead holders
 
 
 def test_expired_locks_do_not_keep_clients_or_resources_from_being_deleted(gates: Gates, store: LockStore) -> None:

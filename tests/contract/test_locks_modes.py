@@ -1,4 +1,4 @@
-"""Who may hold what beside whom: the compatibility table, re-entrance, upgrade and downgrade."""
+"""Which locks go together: the compatibility table, re-entrance, upgrade and downgrade."""
 
 import time
 

@@ -26,7 +26,7 @@ def server(request: pytest.FixtureRequest, module_private_server: Start) -> Priv
 def gates(server: PrivateServer) -> Iterator[Gates]:
     if not server.running:
         server.restart()
-    # ZooKeeper is asked for five seconds by default; the tests need not wait so long for each no.
+    # ZooKeeper is asked for five seconds by default; the tests need not wait that long for each refusal.
     gates = Gates(server.fresh() + ("?patience=3" if server.kind == "zookeeper" else ""))
     yield gates
     if not server.running:

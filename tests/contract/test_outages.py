@@ -21,7 +21,7 @@ def outages(gate: Gate) -> Any:
 
 
 def go_back(gate: Gate, seconds: float) -> None:
-    """As if all of it had happened so long ago."""
+    """As if all of it had happened that long ago."""
     for table in ("hg_lock", "hg_chunk", "hg_batch", "hg_ingest_job"):
         text = f"update {table} set lease_until = lease_until - :ago where lease_until is not null"  # noqa: S608 - ours
         by_hand(gate, text, ago=int(seconds * 1e6))

@@ -215,7 +215,7 @@ def test_a_row_without_an_effect_does_not_have_it(open_with: OpenWith) -> None:
 
 
 def test_each_row_is_limited_to_its_actor_and_its_conditions(open_with: OpenWith) -> None:
-    """Reporting is an operator's, and a collection on hold keeps nothing back."""
+    """Reporting is an operator's act, and a collection on hold does not block releases."""
 
     def change(row: Transition) -> Transition:
         if row.event == "report":

@@ -11,7 +11,7 @@ from tests.contract.queue_steps import job_in, taken_job, told
 
 
 def work(gate: Gate, outcome: Outcome, stop: threading.Event, *, heard_after: float | None) -> None:
-    """Have a job in processing worked on; the daemon hears of its stop so many seconds after the handler's end."""
+    """Have a job in processing worked on; the daemon is asked to stop this many seconds after the handler's end."""
     sent = steady()
     job = taken_job(gate.queue, "processing")
     timer = threading.Timer(heard_after or 0, stop.set)

@@ -49,7 +49,7 @@ KEPT = [
     for machine in (BATCH, INGEST_JOB)
     for state in dict.fromkeys(row.target for row in machine.rows if Also.DROP_ALL not in row.also)
 ]
-#: What happens to the dead, and how that is undone, is taken in test_queue_crashes.py.
+#: Crashes, and how they are undone, are tested in test_queue_crashes.py.
 MOVES = [
     (machine, row)
     for machine, row in ROWS

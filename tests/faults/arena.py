@@ -59,7 +59,7 @@ class Toll:
 
 
 class Arena(ABC, Generic[W]):
-    """Some workers on one store, until everything that is planned has happened."""
+    """Some workers on one store, until all planned faults have happened."""
 
     def __init__(self, zygote: Zygote, witness: W, lease: float, seconds: float, seed: int) -> None:
         self.witness = witness

@@ -152,7 +152,7 @@ class ChainWorker:
         self._channel.send("reported", **chunk, at=now(), until=hold.deadline, lost=why)
 
     def _say(self, claim: Claim, *, fails: bool, stops: bool = False) -> None:
-        """Success is reported until there is an answer, for saying it twice does no harm; a failure once."""
+        """Success is reported until there is an answer, since repeating it does no harm; a failure once."""
         if fails:
             self._ledger.fail(claim, "it was its turn to fail")
             return

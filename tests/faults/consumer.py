@@ -9,7 +9,7 @@ from headgate.service.queue.use_cases import Queue
 from tests.faults.processes import Channel
 
 PAUSE_SECONDS = 0.02
-#: The shortest session of the tests' servers: what the dead had is soon free.
+#: The shortest session of the tests' servers: what a dead consumer had is soon free.
 LEASE = 1.0
 #: One job in so many fails, by its number, in the last state that has a row for it.
 FAILING = 7

@@ -45,7 +45,7 @@ class Case:
     prepare: Callable[[Gate, str], Ready]
     #: The errors by which a repeat says that it has been done already.
     done_already: tuple[str, ...] = ()
-    #: Cut at so many messages at most: anyone who waits looks again and again, and one look is like the other.
+    #: Cut at this many messages at most: waiters poll, and one look is like the other.
     most: int = 60
     #: False: to do it again is to do it twice.
     repeatable: bool = True

@@ -78,6 +78,6 @@ class Fight(Arena[Witness]):
 
 def await_silence(gate: Gate, lease: float) -> None:
     """All that dead workers left goes by itself: locks within two leases, waiters when they were not heard of."""
-    until(lambda: not gate.locks.list(), "the locks of the dead to go", 2 * lease + SLACK_SECONDS)
+    until(lambda: not gate.locks.list(), "the locks of dead workers to go", 2 * lease + SLACK_SECONDS)
     until(lambda: not gate.locks.waiters(), "dead waiters to leave", WAITER_SECONDS + SLACK_SECONDS)
     gate.locks.expire()

@@ -15,7 +15,7 @@ WAITS = (0.0, 0.0, 0.3, 1.0)
 #: Steps within one hold, and the longest pause between two: many short holds, and some longer than a lease.
 STEPS = (1, 1, 2, 2, 3)
 PAUSE_SECONDS = 0.01
-#: How a hold says that its own deadline passed, whatever the store may say.
+#: The words by which a hold reports that its own deadline has passed, whatever the store says.
 OWN_CLOCK = "it could not be renewed in time"
 
 

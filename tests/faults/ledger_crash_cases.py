@@ -59,7 +59,7 @@ def _find_next_quickly(gate: Gate, dataid: str) -> Ready:
 
 
 def _find_next_after_a_death(gate: Gate, dataid: str) -> Ready:
-    """The chunk's worker died: anyone who comes next turns its claim over, and gets the chunk."""
+    """The chunk's worker died: the next worker reaps its claim, and gets the chunk."""
     claim = _claimed(gate, dataid)
     expire(gate, dataid)
     return Ready({"kind": "find_next", "job": claim.job, "request_id": dataid + " again", **ACTOR})

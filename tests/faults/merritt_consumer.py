@@ -15,7 +15,7 @@ from tests.faults.processes import Channel
 from tests.merritt.other_side import NEXT, OtherSide
 
 PAUSE_SECONDS = 0.02
-#: The shortest session of the tests' servers: what the dead had is soon free.
+#: The shortest session of the tests' servers: what a dead consumer had is soon free.
 LEASE = 1.0
 #: Longer, since nothing guards what the other side writes after its session was lost.
 SESSION_SECONDS = 4.0

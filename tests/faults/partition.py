@@ -17,7 +17,7 @@ from tests.proxy import CLIENT, TO_CLIENT, TO_SERVER, Proxy
 #: Kinds of partitions of a proxy.
 SILENT, NO_REQUESTS, NO_ANSWERS, REFUSED, HALF_OPEN = "silent", "no requests", "no answers", "refused", "half-open"
 BETWEEN_TWO = (SILENT, NO_ANSWERS, NO_REQUESTS, REFUSED, HALF_OPEN)
-#: Everybody is to have been answered, and every resource granted, so long after the network is whole again.
+#: Seconds after the network is whole again within which every caller is answered and every resource granted.
 BACK_SECONDS = 60.0
 
 

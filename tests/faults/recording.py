@@ -57,7 +57,7 @@ class RecordedWitness(ChainWitness):
                 span.until = max(span.until, message["until"])
 
     def _hear_abandoned(self, worker: str, message: Message) -> None:
-        """A worker does not count on its claim any more."""
+        """A worker no longer relies on its claim."""
         for span in self.held_by(worker):
             span.ended = message["at"]
 

@@ -1,4 +1,4 @@
-"""The siege: a service that is killed under load, and the answers that its clients got."""
+"""A service that is killed under load, and the answers that its clients received."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -76,7 +76,7 @@ def publish(gate: Gate, count: int) -> None:
 
 LEASE = 5.0
 CHAIN = chain_model(JOBS, MADE_BY)
-#: Histories are written with whole seconds; an answer comes so long after its question.
+#: Histories are written with whole seconds; an answer comes this long after its question.
 ANSWER = 0.1
 
 

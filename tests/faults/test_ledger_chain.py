@@ -92,7 +92,7 @@ def untrue_rows(gate: Gate) -> Iterator[str]:
 
 
 def untrue_history(gate: Gate, witness: ChainWitness) -> Iterator[str]:
-    """One success a chunk, by whom the witness heard; every claim ended; no claim before its inputs' successes."""
+    """One success a chunk, by the worker that the witness saw; every claim ended, none before its inputs succeeded."""
     told = list(reversed(gate.history(noun="chunk", limit=ALL)))
     lives: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in told:

@@ -33,7 +33,7 @@ MEMBER_PLAN = Plan(5, 1.0, 6.0, 300) if FULL else Plan(2, 2.5, 3.5, 100)
 MEMBER_RUNS = 4
 #: Services and clients here answer in the time that is promised.
 PROMPT = {"HEADGATE_ANSWER_WITHIN": f"{DEFAULT_OPTIONS.answer_within:g}"}
-#: Beyond `answer_within`: what scheduling adds. On a busy machine more: another process measures it (`usual_call`).
+#: Seconds beyond `answer_within` that scheduling may add; on a busy machine more, as `usual_call` measures.
 MARGIN_SECONDS = 2.0
 #: Chunks for the time around each partition.
 CHUNKS = 60

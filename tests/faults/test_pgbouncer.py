@@ -40,7 +40,7 @@ def direct_url(servers: Servers) -> Iterator[str]:
 
 @pytest.fixture
 def gate(pooler: PgBouncer, direct_url: str) -> Iterator[Gate]:
-    """A store that was made, and is used, through the pooler."""
+    """A store that was created and is used through the pooler."""
     with headgate.connect(pooler.through(direct_url)) as gate:
         yield gate
 

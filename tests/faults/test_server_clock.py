@@ -18,7 +18,7 @@ from tests.servers import MariaDB, PostgreSQL, PrivateServer
 from tests.waiting import until
 
 HOUR = 3600
-#: Not so long that a test waits for it, and longer than a busy machine takes for a few calls.
+#: Short enough to wait for, and longer than a busy machine takes for a few calls.
 LEASE = 8.0
 R = "clock:1"
 

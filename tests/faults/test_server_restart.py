@@ -20,7 +20,7 @@ from tests.servers import PrivateServer
 KILLS = 10 if FULL else 2
 POWER_CUTS = 200 if FULL else 20
 RESOURCES = [f"busy:{number}" for number in range(4)]
-#: Who does what: take and release persistent locks; keep one; keep one with a lease.
+#: What each worker does: take and release persistent locks; keep one; keep one with a lease.
 CREW = ["labour", "labour", "labour", "labour", "keep", "keep", "hold"]
 #: To be seen working again after the server answers; reconnecting may back off for a few seconds.
 BACK_SECONDS = 30.0
@@ -70,7 +70,7 @@ class Crew:
         self.ledger = Ledger()
         self._selector = selectors.DefaultSelector()
         self._children: list[Child] = []
-        #: Who has said something good since it was last asked.
+        #: Workers that have reported a success since the last check.
         self._active: set[int] = set()
         self._finished: set[int] = set()
 

@@ -142,7 +142,7 @@ def _look_again(gate: Gate, folder: Path) -> None:
 
 
 def _wrong(gate: Gate, changed: set[str], slow: set[str]) -> list[str]:
-    """Files with another number of deliveries, or of events, than they had."""
+    """Files whose number of deliveries or events differs from the expected one."""
     found = []
     for each in gate.watches.counted(DATASET):
         name, changes = each.mark.name, int(each.mark.name in changed)

@@ -133,7 +133,7 @@ class Witness:
     spans: list[Span] = field(default_factory=list)
     dead: list[DeadHold] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
-    #: Who waits for what, by the last that it said.
+    #: What each worker waits for, by its last report.
     waiting: dict[str, list[str]] = field(default_factory=dict)
     #: When and how long workers were stopped.
     stops: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))

@@ -44,7 +44,7 @@ def trickle(link: socket.socket, over: threading.Event) -> None:
 
 
 def take_and_leave(link: socket.socket, over: threading.Event) -> None:
-    """Read the request, and end with the connection: nobody listens any more."""
+    """Read the request, and close both the connection and the server."""
     link.recv(65536)
 
 
@@ -110,7 +110,7 @@ def test_a_call_ends_at_its_limit_however_it_is_delayed(
 
 
 def test_a_request_that_may_have_taken_effect_is_not_reported_as_never_sent(listen: Callable[..., Listener]) -> None:
-    """The answer to the first attempt is lost, and the second finds nobody: nobody knows whether it was done."""
+    """The answer to the first attempt is lost, and the second finds no server: the outcome is unknown."""
     listener = listen(take_and_leave)
     asking = ServiceConnection(listener.url, "", StoreOptions(answer_within=ANSWER_WITHIN))
     with pytest.raises(StoreUnavailable) as raised:

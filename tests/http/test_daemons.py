@@ -1,4 +1,4 @@
-"""Who signs daemons on over HTTP: for its own work, under its own name, and for no longer than a day."""
+"""Daemons sign on over HTTP: for their own work, under their own name, and for a day at most."""
 
 import socket
 

@@ -126,7 +126,7 @@ def test_a_session_ends_with_its_time_its_token_and_with_sign_out(server: Any, g
 
 
 def later(gate: Gate, seconds: int) -> None:
-    """So much time passes for all sessions and codes."""
+    """Let time pass for all sessions and codes."""
     older = Statement("Time passes.", "update hg_session set expires_at = expires_at - :far")
     gate.store._database.write(lambda tx: tx.run(older, far=seconds * 1_000_000))  # type: ignore[attr-defined]
 

@@ -309,7 +309,7 @@ def test_a_caller_that_takes_no_answers_is_cut_off(bounded: Start) -> None:
 @pytest.mark.parametrize("begun", [b"", b"GET /healthz HT", head("/sign-in", "Content-Length: 9"),
                                    b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"])  # fmt: skip
 def test_strangers_who_stay_keep_nobody_out(bounded: Start, begun: bytes) -> None:
-    """Silent, slow, or idle: the oldest of them makes room. Who is known and at work stays."""
+    """Silent, slow, or idle: the oldest of them makes room. Known callers at work stay."""
     service = bounded(Limits(connections=4))
     with ExitStack() as stack:
         stream = stack.enter_context(service.socket())

@@ -1,4 +1,4 @@
-"""Owners over HTTP: what lists show to whom, the override header, revoking and rotating tokens, keys by principal."""
+"""Owners over HTTP: what lists show, the override header, revoking and rotating tokens, keys by principal."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every route x every scope, as the OpenAPI lists them: none is left out, and none answers whom it should not."""
+"""Every route x every scope, as the OpenAPI lists them: none is left out, and none answers without its scope."""
 
 import re
 from functools import cache

@@ -46,7 +46,7 @@ def told(connection: socket.socket) -> tuple[int, dict[str, str], dict[str, Any]
 
 @contextmanager
 def dripping(connection: socket.socket, block: bytes, seconds: float) -> Iterator[None]:
-    """Meanwhile, so much is sent again and again."""
+    """Meanwhile bytes are sent again and again."""
     stop = threading.Event()
 
     def drip() -> None:

@@ -118,7 +118,7 @@ CASES: dict[str, Case] = {
 
 
 def test_memory_is_bounded() -> None:
-    """One child reads all of them, each with so much address space more than it has."""
+    """One child reads all of them, each with a limited amount of address space more than it has."""
     child = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False, timeout=110)
     assert child.returncode == 0, child.stderr.decode()
     assert json.loads(child.stdout) == dict.fromkeys(CASES, "within")

@@ -19,7 +19,7 @@ POINTS = 5
 
 
 def store(there: Site, gate: Gate, count: int) -> list[str]:
-    """So many objects, each of two versions; gives their ARKs."""
+    """Make objects of two versions each. Returns their ARKs."""
     with running(gate):
         for _ in range(2):
             urls = {f"obj-{n}": there.object_manifest(f"/{n}.checkm", {"a.txt": b"a" * n}) for n in range(count)}

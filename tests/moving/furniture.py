@@ -1,4 +1,4 @@
-"""A store with something in every table, made through the service, and a look at all that anybody can ask of it."""
+"""A store with rows in every table, made through the service, and a dump of everything that it can be asked."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,4 +1,4 @@
-"""The service and strangers: what it shows to whom, what it logs, and whom its callers trust."""
+"""The service and strangers: what it shows and logs, and which servers its callers trust."""
 
 import json
 import logging

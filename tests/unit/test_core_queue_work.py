@@ -86,7 +86,7 @@ def shown(item: Item, **more: Any) -> Taken:
 
 
 def fire_row(rules: QueueRules, row: Transition, item: Item, **more: Any) -> QueueOutcome[Any]:
-    """As whom the row names."""
+    """As an actor that the row names."""
     if row.by is By.OWNER:
         return queue_work.fire(seen_taken(item, rules=rules, **more), shown(item), row.event, WHY, Changes())
     if row.by is By.STORE:

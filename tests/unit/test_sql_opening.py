@@ -134,7 +134,7 @@ def test_a_relative_file_stays_the_same_file_when_the_folder_changes(
 
 
 def test_a_connection_to_mariadb_reads_the_machines_authorities_only_to_look_at_a_certificate() -> None:
-    """It is encrypted where the server can do that; whom it talks to is checked with `tls` alone."""
+    """It is encrypted where the server can do that; the server's identity is checked with `tls` alone."""
     anybody = MysqlConnection(defer_connect=True)
     assert (anybody.ssl, anybody.ctx.verify_mode, anybody.ctx.cert_store_stats()["x509"]) == (True, ssl.CERT_NONE, 0)
     asked = ssl.create_default_context()

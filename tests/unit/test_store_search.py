@@ -14,7 +14,7 @@ from headgate.store_opening import named_store, own_url
 from headgate.store_search import search
 from tests.users import as_user
 
-#: Users of whom root knows nothing.
+#: Users that root knows nothing of.
 STRANGER, GROUP = 54321, 54322
 
 

@@ -112,7 +112,7 @@ def test_a_collection_whose_answer_was_lost_is_taken_whole(
 def test_a_waiter_that_gives_up_while_the_server_is_away_leaves_the_queue(
     store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
-    """The session may live on: the place must not."""
+    """The session may stay alive, but its place in the queue must not."""
     (lock,) = store.acquire(request_for("holder", (R, EXCLUSIVE)))
     ticket = proxied.queue_up(request_for("waiter", (R, EXCLUSIVE), lease=10))
     assert isinstance(ticket, Ticket)

@@ -49,7 +49,7 @@ def locks_of(store: ZookeeperLocks) -> HistorySource:
 
 
 def go_on(store: ZookeeperLocks, folders: int = KEPT_FOLDERS) -> None:
-    """Fill so many folders."""
+    """Fill this many folders."""
     for _ in range(4 * folders):
         (lock,) = store.acquire(request_for("busy", ("file:///busy", EXCLUSIVE)))
         store.release(lock.id, lock.token)

@@ -113,7 +113,7 @@ def test_a_renewal_without_an_answer_does_not_count(proxied: ZookeeperLocks, pro
 def test_a_request_made_while_the_server_is_away_is_never_sent_later(
     store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
-    """Nobody waits for its answer any more: it would be a lock that nobody knows of."""
+    """Its caller no longer waits for the answer: it would be a lock that nobody knows of."""
     store.register_resource(R)
     proxied.acquire(request_for("a", ("other", SHARED)))
     proxy.cut()

@@ -52,7 +52,7 @@ _asked: ContextVar[float] = ContextVar("headgate_asked", default=math.inf)
 
 
 class within:  # noqa: N801 - reads as a statement: with within(2.0)
-    """Within this block, calls return after that many seconds at the latest, counted from when the caller asked.
+    """Within this block, calls return within that many seconds, counted from when the caller asked.
 
     `busy`: seconds to wait for other transactions (default: as long as for the call). `slow`: an answer may take long.
     An outer block that ends earlier prevails.

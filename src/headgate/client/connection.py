@@ -21,7 +21,7 @@ from headgate.core.values.redaction import mask
 from headgate.service.access.identity import new_request_id, owner
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
-#: Seconds that a request has beyond the call's deadline: the service answers at the deadline at the latest, and its
+#: Seconds that a request has beyond the call's deadline: the service answers by the deadline, and its
 #: answer has to come back. Not more than this is spent on opening a connection.
 ALLOWANCE_SECONDS = 1.0
 #: The least that a phase of a request gets when its time is over: a socket takes zero for "do not wait at all".

@@ -22,7 +22,7 @@ COLUMNS: Mapping[str, frozenset[str]] = {
 LOCK_TYPES: Mapping[Mode, str] = {Mode.SHARED: "read", Mode.EXCLUSIVE: "write"}
 #: What the history says of each lock that was taken over.
 REASON = "imported from resource_lock"
-#: Who holds a lock whose client is gone: it kept others out there, so it does here.
+#: The holder of a lock whose client is gone: the lock blocked others there, so it does here.
 UNKNOWN_CLIENT = "unknown"
 _REQUEST = "resource_lock "
 #: The original numbered its rows from 1 in a 32-bit column; ours start above, and fit into a JSON number.
@@ -31,7 +31,7 @@ _LOWEST, _BEYOND = 2**31, 2**53
 
 @dataclass(frozen=True, slots=True)
 class OldLock:
-    """A row of resource_lock, its client and resource already looked up."""
+    """A row of resource_lock, with its client and resource."""
 
     #: Its resource_lock_id.
     id: int

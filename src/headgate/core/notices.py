@@ -23,7 +23,7 @@ from headgate.core.values.words import suggestion
 ITEM = "incidents"
 #: Incidents that one notice names; the others are counted.
 NAMED = 10
-#: Who gets notices by which means, by the key of the settings.
+#: The kinds of recipients, by the key of the settings.
 CHANNELS: Mapping[str, MessageKind] = {
     "url": MessageKind.WEBHOOK, "slack": MessageKind.SLACK, "mail": MessageKind.NOTICE,
 }  # fmt: skip

@@ -49,7 +49,7 @@ class Post:
 class Pace:
     """The times of a consumer, in seconds."""
 
-    #: An item is free again so long after this process died.
+    #: Seconds after which an item is free again if this process dies.
     lease: float = DEFAULT_LEASE
     #: Between two rounds, while there are items that cannot be done yet.
     round_pause: float = 10.0

@@ -29,7 +29,7 @@ def sign_on(presence: Presence, steps: Sequence[str]) -> Rounds:
 
 
 def sign_off(presence: Presence) -> None:
-    """Sign this process off. A store that is away hears of it when the lease has expired."""
+    """Sign this process off. A store that is away notices when the lease expires."""
     with suppress(HeadgateError):
         presence.sign_off(owner())
 

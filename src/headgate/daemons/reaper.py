@@ -1,4 +1,4 @@
-"""The reaper: frees what the dead left behind, also where nobody comes by who needs it.
+"""The reaper: frees what dead processes held, even if no other client needs it.
 
 Several may run at once: each write names what it expects to find, so that a claim or a lock ends once.
 """

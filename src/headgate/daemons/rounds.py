@@ -18,7 +18,7 @@ from headgate.telemetry import event
 
 #: No pause after failures grows beyond this, unless the interval itself does.
 LONGEST_BACK_OFF_SECONDS = 60.0
-#: Pauses differ by so much either way, so that daemons that were started together do not stay together.
+#: Pauses vary by this factor, so that daemons that were started together do not stay in step.
 JITTER = 0.2
 #: The longest time until a signal is heard.
 HEARING_SECONDS = 0.5
@@ -30,7 +30,7 @@ GOODBYE_SECONDS = 3.0
 class Rounds:
     """One act, again and again."""
 
-    #: By which the log reports it.
+    #: Its name in the log.
     name: str
     #: One round; gives how much there was to do.
     act: Callable[[], int]

@@ -1,4 +1,4 @@
-"""The metrics for Prometheus: requests, what happened in the store, and what it holds when it is asked."""
+"""The metrics for Prometheus: requests, events of the store, and its current content."""
 
 from __future__ import annotations
 

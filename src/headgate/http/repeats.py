@@ -49,7 +49,7 @@ class Repeat:
     secret: bool = False
     #: What is left out of a recorded result.
     without: str = ""
-    #: The body is a file, which goes to disk as it comes; the record is written once it is there.
+    #: The body is a file, which is written to disk while it arrives; the record is written afterwards.
     file: bool = False
     #: False: the request changes nothing, or what it changes is the same however often it is sent.
     recorded: bool = True
@@ -185,7 +185,7 @@ class _Asked:
 
 
 class FileDigest:
-    """The digest of a file that goes to disk as it comes."""
+    """The digest of a file that is written to disk while it arrives."""
 
     #: Where it stands in the scope of a request.
     PLACE = "headgate.file"

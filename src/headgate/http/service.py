@@ -26,9 +26,9 @@ from headgate.telemetry import event
 
 #: Calls to the store that run side by side.
 THREADS = 16
-#: The store has answered by then, or it counts as unavailable; so many questions of that kind run side by side.
+#: Seconds after which the store counts as unavailable, and how many such questions run side by side.
 READY_SECONDS, MOST_PINGS = 2.5, 4
-#: What is done now and then is first done so long after the start: those who ask go first.
+#: Seconds from the start to the first upkeep: callers come first.
 FIRST_SECONDS = 0.5
 #: What happened in the store is counted this often.
 FOLLOWED_SECONDS = 10.0

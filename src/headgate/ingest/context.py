@@ -100,7 +100,7 @@ class Context:
         self.locks = locks
         self.inventory = inventory
         self.options = options
-        #: Who was promised room in the working folder.
+        #: Jobs that have space reserved in the working folder.
         self.reservations = Reservations(
             lambda: queue.jobs(DOWNLOADING), lambda job: state_of(queue, job), options.space_threshold
         )
@@ -118,7 +118,7 @@ class Context:
     # ---------------------------------------------------------------- profiles
 
     def current_profile(self, name: str) -> Profile:
-        """The profile as its file is now. BadProfiles with every mistake."""
+        """The profile as its file defines it now. BadProfiles with every mistake."""
         if self.elsewhere is not None:
             return self.elsewhere.profile(name)
         return read_profile(self.options.profiles_folder, name)

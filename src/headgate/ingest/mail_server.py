@@ -23,7 +23,7 @@ class MailServer:
 
     host: str
     port: int = 587
-    #: starttls: plain at first, then encrypted or not at all. tls: encrypted from the beginning. none: for loopback.
+    #: starttls: encrypted before anything is sent, or refused. tls: encrypted from the beginning. none: for loopback.
     security: Security = "starttls"
     user: str = ""
     password: str = ""

@@ -78,7 +78,7 @@ def _why_not(space_needed: int, room: FreeSpace) -> str:
 
 
 class Reservations:
-    """Who has room: jobs that the queue shows as downloading, and those that this process let pass just now."""
+    """Jobs with reserved space: those that the queue shows as downloading, and those that have just passed here."""
 
     def __init__(
         self, under_way: Callable[[], Sequence[IngestJob]], state_of: Callable[[str], str], threshold: int

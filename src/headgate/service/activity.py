@@ -112,7 +112,7 @@ class _Part:
         self._guard = threading.Lock()
 
     def counted(self, oldest: int) -> Counter[tuple[str, int]]:
-        """How often by label and hour, from the oldest hour on. Callers that come meanwhile get the count before."""
+        """How often by label and hour, from the oldest hour on. Meanwhile other callers get the previous count."""
         if self._guard.acquire(blocking=not self._settled):
             try:
                 if steady() >= self._next:

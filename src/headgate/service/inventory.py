@@ -37,11 +37,11 @@ from headgate.telemetry import event
 
 #: A message is tried again after this many seconds, at first and at most; the pause doubles each time.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 3600.0
-#: Pauses differ by so much either way.
+#: Pauses vary by this factor.
 JITTER = 0.2
 #: Tries after which a message is given up: with the pauses above, about two days.
 MOST_TRIES = 56
-#: A message that is still tried counts as a fault from so many tries on: a mail server may be restarted.
+#: Attempts after which an undelivered message counts as a fault: a mail server may be restarted.
 TRIES_OF_A_FAULT = 3
 #: Messages that did not arrive, of which the doctor lists so many.
 MOST_FAULTS = 100

@@ -204,7 +204,7 @@ def _work(
 
 
 def _ended_by_itself(ledger: Ledger, hold: ClaimHold, code: int, log: RunLog) -> int:
-    """The command has ended: its exit code counts, and that all of its output was written."""
+    """The command has ended: its exit code decides, and whether all of its output was written."""
     claim, why = hold.claim, _failure(code, log)
     if why:
         _report(hold, lambda: ledger.fail(claim, why))

@@ -135,7 +135,7 @@ def _is_open(number: int) -> bool:
 
 
 def _pass_through(terminal: int, pseudo: int) -> None:
-    """The pseudo-terminal has the terminal's properties, but changes nothing: the terminal will."""
+    """The pseudo-terminal has the terminal's properties, but changes no bytes: the terminal does that."""
     import termios  # Only where there is a terminal.
 
     with suppress(termios.error):

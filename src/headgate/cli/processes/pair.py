@@ -50,7 +50,7 @@ class Processes:
         self._ended = False
         start, self._start = os.pipe()
         self._channels = open_channels() if listen else {}
-        #: Who hears what the command writes, by descriptor. Set it before the start.
+        #: Receivers of what the command writes, by descriptor. Set before the start.
         self.listeners: Mapping[int, Listener] = {}
         #: The command's process; also the number of its session and group.
         self.group = os.fork()
@@ -126,7 +126,7 @@ class Processes:
 
 
 def _ignore(_data: bytes) -> None:
-    """Nobody listens."""
+    """Ignore it."""
 
 
 def check_command(name: str) -> None:

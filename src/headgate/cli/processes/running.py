@@ -85,7 +85,7 @@ class Following:
         self.lost: Lost | None = None
         #: Whether the command left something running that had to be ended.
         self.left_something = False
-        #: The first stop signal that arrived before the command's end was settled; 0: none.
+        #: The first stop signal that arrived before the command's outcome was decided; 0: none.
         self.stopped_by = 0
         self._settled = False
 

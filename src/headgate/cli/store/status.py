@@ -23,7 +23,7 @@ ALWAYS = (
     "locked_resources", "locks", "lock_waiters", "chunks_running", "chunks_failed", "ingest_jobs_running",
     "ingest_jobs_failed", "failures_last_day",
 )  # fmt: skip
-#: So many running chunks and failures are named.
+#: At most this many running chunks and failures are named.
 NAMED = 5
 
 

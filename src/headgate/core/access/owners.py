@@ -59,5 +59,5 @@ class Override:
 
 
 def handed_reason(before: str, to: str, reason: str) -> str:
-    """What the history keeps of a hand-over: from whom, to whom, and why."""
+    """What the history keeps of a hand-over: the old and the new owner, and the reason."""
     return f"from {before or 'nobody'} to {to}" + (f": {reason}" if reason else "")

@@ -36,7 +36,7 @@ def output_state(row: Row | None) -> str:
 
 
 def may_claim(chunk: ChunkSnapshot) -> Verdict:
-    """The one decision: each condition with its answer. What is shown is what decided."""
+    """Decide: each condition with its verdict. What is shown is what decided."""
     conditions = [
         *_pause(chunk),
         *(_input(chunk, name) for name in chunk.job.inputs),

@@ -37,7 +37,7 @@ class FanIn:
     dataid: str
     #: The input.
     dataset: str
-    #: How many data ids of the input belong to it, as far as is known.
+    #: How many data ids of the input are known to belong to it.
     needed: int
     #: How many of them are READY.
     ready: int
@@ -50,7 +50,7 @@ class FanIn:
 
 
 def fan_in_of(source: SourceSet, maker: str, most: int) -> FanIn:
-    """What a data id needs of one input, with at most so many links. `maker`: the job that makes the input."""
+    """What a data id needs of one input, with at most `most` links. `maker`: the job that makes the input."""
     statuses: dict[str, tuple[str, str]] = {}
     for row in source.rows:
         if row.dataid not in statuses or row.status != READY:

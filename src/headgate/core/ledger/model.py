@@ -31,7 +31,7 @@ SETTLED = (READY, DONE, RUNNING)
 MESSAGE_LENGTH = 1000
 #: Data ids that one claim may read by mappings, unless set otherwise.
 DEFAULT_MAX_INPUT_IDS = 10_000
-#: Which inputs are missing is kept as bits of one number.
+#: The missing inputs are kept as bits of one number.
 MOST_INPUTS = 60
 
 
@@ -259,7 +259,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks for a claim."""
+    """The client that asks for a claim."""
 
     #: Name of the worker.
     worker: str

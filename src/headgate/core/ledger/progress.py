@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headgate.core.ledger.model import ERROR, RESUBMIT, RUNNING, Job, Row
 from headgate.core.values.plurals import plural
 
-#: So many chunks are looked at in one question at most; so many that are not finished, and so many failures, are named.
+#: The most chunks that one question covers, and the most unfinished chunks, and failures, that an answer names.
 LOOKED_AT, NAMED = 200, 20
 
 

@@ -65,7 +65,7 @@ class ChunkFacts:
 
     @property
     def former(self) -> str:
-        """The status that the row had before it was held or forced, as a state; absent: none."""
+        """The state that the row had before it was held or forced; absent: there was no row."""
         if self.row is None or not self.row.former:
             return ABSENT
         return state_of(self.row.former, self.row.kind)

@@ -33,7 +33,7 @@ class ChunkSnapshot:
     rows: tuple[Row, ...] = ()
     #: Explicit locks on those chunks, where the store was asked for them.
     locks: tuple[Lock, ...] = ()
-    #: Who asks for a change.
+    #: The caller that asks for a change.
     actor: Actor = field(default_factory=Actor)
     #: True: an earlier try of the same command was cut off, and may have happened.
     again: bool = False
@@ -41,7 +41,7 @@ class ChunkSnapshot:
     lock_rules: LockRules = LOCK_RULES
     #: What each mapped input has for the data id.
     sources: Mapping[str, SourceSet] = field(default_factory=dict)
-    #: What the newest claim reads, or read, of mapped inputs.
+    #: The mapped inputs that the newest claim reads, or has read.
     reads: tuple[Reading, ...] = ()
     #: INPUT rows of other jobs that read the chunk by a mapping.
     readers: tuple[Row, ...] = ()

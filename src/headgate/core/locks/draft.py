@@ -53,7 +53,7 @@ class _Resource:
     locks: list[Lock]
     queue: list[QueueEntry]
     claims: tuple[Lock, ...]
-    #: Something made room: look who is next.
+    #: Something made room: the queue has to be served.
     roomy: bool = False
 
     def snapshot(self) -> ResourceSnapshot:

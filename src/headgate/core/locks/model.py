@@ -60,7 +60,7 @@ class Request:
 
     #: The caller's id of this request: a repeat is recognised by it.
     id: str
-    #: Who asks.
+    #: The client.
     client: str
     #: What is wanted, each resource once, sorted by resource.
     wants: tuple[Want, ...]
@@ -78,9 +78,9 @@ class Request:
     fresh: bool = field(default=False, metadata=INTERNAL)
     #: True when a leased grant is to outlive this process's clean end: it is taken for a client of the service.
     outlives: bool = field(default=False, metadata=INTERNAL)
-    #: Who asks, as the service knows it: the grant is this principal's.
+    #: The principal that asks, which will own the grant.
     principal: str = LOCAL
-    #: Why holds of other principals may be joined; empty: they may not.
+    #: The reason for joining holds of other principals; empty: joining is not allowed.
     override: str = ""
 
     @property

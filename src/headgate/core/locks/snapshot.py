@@ -68,7 +68,7 @@ class LockSnapshot:
     now: datetime
     #: No token up to this one is given.
     floor: int = 0
-    #: Who asks for a change.
+    #: The caller that asks for a change.
     actor: Actor = field(default_factory=Actor)
     #: True: an earlier try of the same command was cut off, and may have happened.
     again: bool = False

@@ -57,7 +57,7 @@ def queue_up(snapshot: LockSnapshot, request: Request) -> LockOutcome[Granted | 
 
 
 def take_turn(snapshot: LockSnapshot, request: Request, number: int | None = None) -> LockOutcome[Granted | MustWait]:
-    """Grant it from its position in the queue, if its turn has come; a position that was lost is taken again.
+    """Grant it from its position in the queue, if its turn has come; a lost position is taken again.
 
     `number`: its position, where positions are numbered.
     """

@@ -18,7 +18,7 @@ from headgate.core.values.redaction import redact, redact_all
 ALL = "*"
 DEFAULT_PRIORITY = 5
 HIGHEST_NUMBER = 99
-#: So much later is a job that is large, or whose size is not known.
+#: Added to the priority number of a job that is large, or whose size is unknown.
 LARGE_STEP = 5
 MESSAGE_LENGTH = 1000
 #: Events of the tables that the program fires by itself, or by a command of its own.
@@ -170,7 +170,7 @@ class Batch:
     #: How many jobs were ever made of its payload.
     made: int = 0
     report: Report | None = None  #: Its report; None: not reported yet.
-    #: Who has taken it; empty: nobody.
+    #: The worker that has taken it; empty: nobody has.
     worker: str = ""
     #: Of the newest taking.
     token: int = 0
@@ -180,7 +180,7 @@ class Batch:
     principal: str = ""
     #: How many of its workers died in this state; of a held one: in the state before.
     crashes: int = 0
-    #: The state in which its workers died until it was held; empty: it was not held for that.
+    #: The state in which its workers kept crashing until it was held; empty: it was not held for that.
     former: str = ""
     #: Of one that was just taken: why its collection is on hold, which its owner reports by `hold`; otherwise empty.
     hold: str = ""
@@ -213,7 +213,7 @@ class IngestJob:
     message: str
     #: Since when it is in this state.
     since: datetime
-    #: Who has taken it; empty: nobody.
+    #: The worker that has taken it; empty: nobody has.
     worker: str = ""
     #: Of the newest taking.
     token: int = 0
@@ -223,7 +223,7 @@ class IngestJob:
     principal: str = ""
     #: How many of its workers died in this state; of a held one: in the state before.
     crashes: int = 0
-    #: The state in which its workers died until it was held; empty: it was not held for that.
+    #: The state in which its workers kept crashing until it was held; empty: it was not held for that.
     former: str = ""
     #: Of one that was just taken: why its collection is on hold, which its owner reports by `hold`; otherwise empty.
     hold: str = ""

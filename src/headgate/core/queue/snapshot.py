@@ -23,7 +23,7 @@ class QueueSnapshot(QueueFacts):
     #: The time, and the same as an item keeps it.
     now: datetime
     stamp: datetime
-    #: Who asks for a change.
+    #: The caller that asks for a change.
     actor: Actor = field(default_factory=Actor)
     #: Whether a living consumer has taken it.
     taken: bool = False

@@ -110,7 +110,7 @@ def _may_be_taken(snapshot: QueueSnapshot, item: Item) -> bool:
 
 
 def give_back(snapshot: QueueSnapshot, taken: Taken, message: str) -> QueueOutcome[Item]:
-    """Nobody's again, in the same state; a message that is not empty is kept. The same again changes nothing more."""
+    """Free the item in the same state; a message that is not empty is kept. A repeat changes nothing."""
     item = snapshot.item
     if snapshot.again and item and item.state == taken.state and _has_changed_since(snapshot, taken):
         return QueueOutcome(item)

@@ -50,7 +50,7 @@ def machine_data(machine: Machine) -> dict[str, object]:
 
 
 def compatibility_table() -> str:
-    """Who may have a lock beside whom, in Markdown."""
+    """Which modes are compatible, in Markdown."""
     held: Sequence[Mode | None] = (None, *Mode)
     words = {mode: [word for word, means in MODE_WORDS.items() if means is mode] for mode in Mode}
     rows = [

@@ -11,7 +11,7 @@ from headgate.core.layout import Edge, Layout, layout
 from headgate.core.tables.machine import Machine
 
 Point = tuple[float, float]
-#: Four corners of a curve's cage: where it begins, two that bend it, where it ends.
+#: The control points of a curve: its start, two that bend it, its end.
 Curve = tuple[Point, Point, Point, Point]
 #: Pixels: a letter, a line of text, a state's box, and from one place to the next, across and down.
 LETTER, LINE, BOX = 6.6, 16.0, 28.0

@@ -21,7 +21,7 @@ SHORTEST_BEGINNING = 4
 SHORTEST_CODED = 4
 #: Most characters of a line that stands for a whole log.
 LONGEST_LINE = 500
-#: By so many characters the place is found where an earlier text ended in a later one.
+#: The last characters of an earlier text by which its end is found in a later one.
 SEAM = 2000
 
 #: What a terminal obeys and does not show: colours, cursor moves, titles. Bounded, so that any text takes time in
@@ -133,7 +133,7 @@ def _without_beginning(text: str, forms: Sequence[str]) -> str:
 
 
 def last_bytes(text: str, limit: int) -> str:
-    """At most so many bytes from the end, from the beginning of a line if there is one."""
+    """The end of a text within this many bytes, from the beginning of a line if there is one."""
     data = text.encode(errors="replace")
     if len(data) <= limit:
         return text

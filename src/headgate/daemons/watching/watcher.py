@@ -47,7 +47,7 @@ class FileWatcher:
         self._token: int | None = None
         self._renewed = 0.0
         self._looked: float | None = None
-        #: Seconds between two looks: longer where there are so many files that a look takes long.
+        #: Seconds between two scans: more where a scan of many files takes long.
         self._pause = watch.every
         self._counted: dict[str, FileMark] = {}
         #: Files that were not counted, and since when each has been as it is.

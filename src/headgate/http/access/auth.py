@@ -28,7 +28,7 @@ from headgate.http.service import Service
 from headgate.service.access.sessions import BrowserSession
 from headgate.service.access.tokens import CREATE
 
-#: Who asks, in the words of the asking process.
+#: The caller, as it names itself.
 CLIENT_HEADER = "Headgate-Client"
 #: Where the id of a caller's token stands in the scope of its request.
 ADMITTED = "headgate.token"
@@ -184,7 +184,7 @@ async def _session(request: Request) -> BrowserSession:
 
 
 async def _look_up(request: Request, prove: Callable[[str], T], text: str) -> T:
-    _take_wrong(request, cost=0)  # Who is refused takes no thread.
+    _take_wrong(request, cost=0)  # A refused caller takes no thread.
     return await run_in_threadpool(look_up, request, prove, text)
 
 

@@ -16,7 +16,7 @@ from headgate.service.access.sessions import SESSION_SECONDS
 #: The field of a form, and the header of a script, that carry what proves that they are ours.
 FORM_KEY = "form_key"
 FORM_KEY_HEADER = "Headgate-Form-Key"
-#: What a request that is not one of ours would have to have; of no token, so nobody has it.
+#: What a request from another site would have to carry; it belongs to no token, so none does.
 OWN_FORM = "a form of this dashboard"
 
 

@@ -79,7 +79,7 @@ class Direct(Route):
         return await service_of(request).repeats.answer(request, self.repeat, lambda: self._call(arguments))
 
     async def _received(self, request: Request, whose: str) -> Request:
-        """The request with its body; a file goes to disk as it comes."""
+        """The request with its body; a file is written to disk while it arrives."""
         bodies, scope = service_of(request).bodies, request.scope
         if self._takes_file:
             file = scope[FileDigest.PLACE] = FileDigest(bodies.paced(scope, request.receive, "upload_time"))

@@ -193,7 +193,7 @@ def page(found: Sequence[Any], limit: int, key: Callable[[Any], str]) -> Page[An
 
 
 def page_after(found: Iterable[Any], after: str | None, limit: int, key: Callable[[Any], str]) -> Page[Any]:
-    """A page of a complete list, which `key` orders."""
+    """A page of a complete list, in the order of `key`."""
     ordered = sorted((key(each), number, each) for number, each in enumerate(found))
     rest = [each for cursor, _, each in ordered if after is None or cursor > after]
     return page(rest[: limit + 1], limit, key)

@@ -59,7 +59,7 @@ IN_FILE = {name: HELD[name] for name in ("resource", "client", "mode", "since", 
 
 @router.get("/locks")
 def locks(request: Request, gate: TheGate, who: Reader) -> Response:
-    """Who waits, and for whom; then all locks that are held."""
+    """Waiters and what blocks them, and then all locks that are held."""
     query = dict(request.query_params)
     chosen = chosen_of(query)
     queue, found, cut_off = gate.locks.waiters(), *_matching(gate, chosen)

@@ -27,7 +27,7 @@ TONES: Mapping[str, str] = {
     what: Tone.FAILED if what in FAILURES else Tone.HELD if what == REFUSALS else Tone.RUNNING
     for what in COUNTED.values()
 }
-#: Of the same kind, so many are named.
+#: At most this many of the same kind are named.
 NAMED = 3
 
 

@@ -54,7 +54,7 @@ class Table:
     path: str = ""
     #: What the address says: filters, the order, the page.
     query: Mapping[str, str] = field(default_factory=dict)
-    #: Where the next page begins; None: this is the end.
+    #: Where the next page begins; None: this is the last page.
     next: str | None = None
     #: The same as JSON, and as CSV.
     json: str = ""

@@ -54,7 +54,7 @@ def look(word: str) -> Appearance:
 
 
 def duration(value: float | timedelta | None) -> str:
-    """2 h 14 min; 40 s; a dash where there is none."""
+    """A duration: 2 h 14 min; 40 s; a dash for none."""
     if value is None:
         return "-"
     return in_words(value.total_seconds() if isinstance(value, timedelta) else value)

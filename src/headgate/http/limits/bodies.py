@@ -142,7 +142,7 @@ class Bodies:
             subtract(self._read_by, held.whose)
 
     def _charge(self, held: BodyShare, size: int) -> None:
-        """So many bytes of a body have come, and are held."""
+        """Count bytes of a body that have arrived and are held."""
         if not held.being_read:
             self._begin_long(held, size)
         self._must_fit(held, size)

@@ -11,7 +11,7 @@ from headgate.http.errors import TooMany
 from headgate.service.leases.clock import steady
 from headgate.settings import Settings
 
-#: So many seconds of its rate may be sent at once.
+#: Seconds of its rate that a caller may send at once.
 BURST_SECONDS = 4
 #: Tokens and addresses whose pace is remembered.
 MOST_REMEMBERED = 10_000
@@ -66,7 +66,7 @@ class RequestPace:
         self._limit, self._what = limit, what
         self._elsewhere = settings.number(limit)
         self._here = settings.number(f"{limit}_local")
-        #: By whom: what is left, and when that was.
+        #: By caller: what is left, and since when.
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._guard = threading.Lock()
 

@@ -13,7 +13,7 @@ from headgate.service.leases.clock import steady
 
 #: Tries that may fail within this many seconds.
 MOST_FAILED, WITHIN_SECONDS = 5, 60.0
-#: Addresses that are remembered; the longest unheard of is forgotten first.
+#: Addresses that are remembered; the least recent one is forgotten first.
 MOST_ADDRESSES = 10_000
 
 

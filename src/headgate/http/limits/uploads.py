@@ -22,7 +22,7 @@ from headgate.service.leases.clock import steady
 LATER_SECONDS, FREED_SECONDS = 5, 300
 #: What is staged is counted again after this long: daemons remove it, and other services add to it.
 KNOWN_SECONDS = 5.0
-#: Free space is looked at each time that so many bytes have come.
+#: Free space is checked each time this many bytes have arrived.
 LOOK_BYTES = 8_000_000
 #: What the system says when a disk, or a user's part of it, is full.
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -73,7 +73,7 @@ class Uploads:
             subtract(self._running, owner)
 
     def must_fit(self, room: UploadRoom, owner: str, size: int, more: int) -> None:
-        """TooLarge or NoSpace when so many bytes more are too many, for a file that has `size` already."""
+        """Raise TooLarge or NoSpace when `more` bytes do not fit, for a file that has `size` already."""
         if size + more > room.upload_limit:
             raise TooLarge(room.upload_limit, "upload_limit")
         if self._staged[owner] + more > room.upload_quota_per_token:
@@ -84,7 +84,7 @@ class Uploads:
             raise NoSpace(why, "upload_quota", room.upload_quota, FREED_SECONDS)
 
     def stage(self, owner: str, size: int) -> None:
-        """So many bytes more are staged."""
+        """Count bytes that are staged."""
         self._staged[owner] += size
 
     def _must_have_slot(self, owner: str) -> None:
@@ -113,7 +113,7 @@ class Upload:
         self._looked = 0
 
     async def add(self, size: int) -> None:
-        """So many bytes more have come; TooLarge or NoSpace when they are too many."""
+        """Count bytes that have arrived. Raises TooLarge or NoSpace when they do not fit."""
         self._uploads.must_fit(self.room, self.owner, self.size, size)
         self._uploads.stage(self.owner, size)
         self.size += size

@@ -29,7 +29,7 @@ def whole_answer(status: int, word: str, detail: str, *headers: str) -> bytes:
     return "\r\n".join((*head, "", body)).encode()
 
 
-#: The answer to one connection too many.
+#: The answer to a connection beyond the limit.
 FULL = whole_answer(503, "unavailable", "too many connections are open", f"Retry-After: {AWAY_SECONDS}")
 #: How long a client may go on sending after it was answered.
 LINGER_SECONDS = 2.0

@@ -45,7 +45,7 @@ class _Uvicorn(uvicorn.Server):
         if context is None or sockets is None:
             await super().startup(sockets)
             return
-        for each in sockets:  # Who comes from here on is accepted in a moment.
+        for each in sockets:  # Connections that arrive from here on are accepted in a moment.
             each.listen(BACKLOG)
         await super().startup([])
         self.servers += [TlsListener(each, context, self._protocol, self.limits) for each in sockets]  # type: ignore[misc]
@@ -106,7 +106,7 @@ class Server:
 
 
 def allow_files(count: int) -> None:
-    """Let this process have so many files open, as far as it may: each connection is one, and 1,024 are usual."""
+    """Raise the limit of open files as far as allowed: each connection is one, and 1,024 are usual."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

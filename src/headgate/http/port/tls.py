@@ -16,7 +16,7 @@ from headgate.telemetry import event
 
 #: The first byte of everybody who begins with TLS.
 HANDSHAKE = b"\x16"
-#: So long is listened to somebody who was refused, so that the answer arrives before the connection ends.
+#: Seconds to keep reading from a refused caller, so that the answer arrives before the connection ends.
 LINGER_SECONDS, LINGER_BYTES = 1.0, 65_536
 #: When no connection can be accepted, as where no more files may be open, it is tried again after this.
 AGAIN_SECONDS = 1.0
@@ -71,7 +71,7 @@ class TlsListener:
                 continue
             if len(self._greeting) >= self._limits.connections:
                 event("http.too_many_connections", open=len(self._greeting))
-                oldest = next(iter(self._greeting))  # Who stays silent keeps nobody out.
+                oldest = next(iter(self._greeting))  # Silent connections must not keep others out.
                 del self._greeting[oldest]
                 oldest.cancel()
             task = asyncio.create_task(self._greet(connection))

@@ -16,7 +16,7 @@ from headgate.http.waiters.following import FeedMark, parse_mark
 from headgate.operations import events
 
 handlers = Handlers(events.declared)
-#: Who finds no room for a stream asks again after this many seconds.
+#: Seconds after which a caller that finds no room for a stream may try again.
 LATER_SECONDS = 10
 
 

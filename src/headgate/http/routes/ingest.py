@@ -101,7 +101,7 @@ def _snapshot(who: Caller, profile: Profile) -> dict[str, Any]:
 
 
 async def _receive(request: Request, upload: Upload, name: str) -> Path:
-    """Write the body to a file, as it comes, and return where it is. Nothing is left of one that fails."""
+    """Write the body to a file while it arrives, and return its path. A failed upload leaves nothing."""
     from headgate.service.queue.work_folder import keep_upload, place_upload
 
     place = await run_in_threadpool(place_upload, upload.room.folder, name, upload.owner)

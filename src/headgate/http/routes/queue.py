@@ -44,7 +44,7 @@ from headgate.telemetry import event as log
 handlers = Handlers(queue.declared)
 #: A person's events that take more than an operator's scope.
 FORCED = (DELETE_EVENT, FORCE_FAIL_EVENT)
-#: So many items of a state are looked at.
+#: At most this many items of a state are looked at.
 LOOK = 100
 
 

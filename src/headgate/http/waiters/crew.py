@@ -27,7 +27,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]", float, 
 
 
 class Crew:
-    """So many threads, for one event loop."""
+    """A fixed number of threads for one event loop."""
 
     def __init__(self, threads: int) -> None:
         #: How many calls are made at a time.

@@ -123,7 +123,7 @@ class Feed:
     def __init__(self, gate: Callable[[], Gate]) -> None:
         self._gate = gate
         self._listeners: set[FeedListener] = set()
-        #: How far the histories were read; None: nobody listens.
+        #: How far the histories were read; None: there are no listeners.
         self._mark: FeedMark | None = None
         self._starting = asyncio.Lock()
         #: Those who begin long ago read much: few of them at once, beside the threads of all others.
@@ -132,7 +132,7 @@ class Feed:
         self._closed = False
 
     async def start(self) -> FeedMark:
-        """Return where a stream that begins now begins. No store is asked while others listen."""
+        """Return the position at which a new stream begins. No store is asked while others listen."""
         async with self._starting:
             if self._mark is None:
                 self._mark = await run_in_threadpool(newest, self._gate())

@@ -13,9 +13,9 @@ from headgate.service.access.sessions import BrowserSessions
 from headgate.service.access.tokens import Tokens
 from headgate.telemetry import event
 
-#: Between two looks: what waits for longer than this ends within about so many seconds of its token.
+#: Seconds between two checks: a longer wait ends within about this time after its token does.
 LOOK_SECONDS = 1.0
-#: Who waits: the id of a token, and the digest of the browser's session; empty: it is no browser.
+#: A waiting caller: the id of its token, and the digest of its browser session; empty: it has none.
 Who = tuple[str, str]
 
 

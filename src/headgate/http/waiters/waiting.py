@@ -26,7 +26,7 @@ from headgate.service.leases.looking import Looking
 from headgate.service.locks.waiting import LockWait
 
 T = TypeVar("T")
-#: Who finds no room to wait asks again after this many seconds.
+#: Seconds after which a caller that finds no room to wait may try again.
 LATER_SECONDS = 5
 #: With more than this many groups, each looks less often.
 GROUPS_AT_FULL_PACE = 50
@@ -145,7 +145,7 @@ class Turns:
     async def wait(
         self, key: tuple[str, ...], looking: Looking[T], deadline: float, *, again: bool = False
     ) -> T | None:
-        """What a look finds, at the latest by the deadline (on steady()); None: nothing was found.
+        """Return what a look finds before the deadline (on steady()); None: nothing was found.
 
         `again`: it may have been given something already, and its answer was lost: it does not stand behind others.
         """
@@ -176,7 +176,7 @@ class Turns:
         step: Callable[[bool], T | Pause],
         deadline: float,
     ) -> T | None:
-        """What a step finds, at the latest by the deadline (on steady()); None: nothing was found.
+        """Return what a step finds before the deadline (on steady()); None: nothing was found.
 
         `order`: the place in the store's own queue, so that the first waiter there polls, not the first to arrive
         here. A step learns whether the store woke the waiter, and says how long to wait for the next one.

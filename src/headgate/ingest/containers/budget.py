@@ -31,7 +31,7 @@ class PackedMember:
     """A member that is still packed."""
 
     name: str
-    #: None: nobody knows before its end.
+    #: None: not known before its end.
     size: int | None
     #: Its content in blocks of bounded size.
     blocks: Callable[[], Iterator[bytes]]

@@ -162,7 +162,7 @@ def _entries(archive: Path, kind: str, budget: Budget) -> Iterator[Iterator[Pack
 
 
 def _single_file(archive: Path, source: BinaryIO, budget: Budget) -> Iterator[PackedMember]:
-    """The one file of a container that has no list; nobody knows its size before its end."""
+    """The one file of a container that has no list; its size is not known before its end."""
     if not archive.stat().st_size:
         raise EOFError("it is empty")
     budget.one_more()

@@ -29,7 +29,7 @@ POLL_SECONDS = 0.2
 SLOWEST_RATE = 1_000_000
 #: Exit code of a child that got no more memory.
 NO_MEMORY = 77
-#: So many files of a container fit into the memory that every child may use.
+#: Files of a container that fit into the memory that every child may use.
 USUAL_FILES = ContainerLimits().files
 _DIE_WITH_PARENT = 1
 

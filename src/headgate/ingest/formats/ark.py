@@ -36,7 +36,7 @@ _ROUNDS = 6
 class Ark:
     """An ARK in normal form: two that are equal are the same identifier."""
 
-    #: Who assigns names: the Name Assigning Authority Number.
+    #: The Name Assigning Authority Number.
     naan: str
     #: What that authority calls the object.
     name: str

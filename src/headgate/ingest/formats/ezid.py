@@ -94,7 +94,7 @@ def target_url(base: str, ark: Ark) -> str:
 
 
 def registration(base: str, ark: Ark, said: Mapping[str, str], headers: Mapping[str, str]) -> EzidRequest:
-    """Make a name of ours known, or change what is known of it. Sent twice, it is as if sent once."""
+    """Register one of our names, or change its metadata. Sent twice, it is as if sent once."""
     url = f"{base.rstrip('/')}/id/{quote(str(ark), safe=':/')}?update_if_exists=yes"
     return EzidRequest("PUT", url, headers, anvl.write(said.items()).encode())
 

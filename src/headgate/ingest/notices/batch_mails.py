@@ -138,7 +138,7 @@ def _document(batch: Batch, number: int, envelope: Envelope) -> dict[str, Any]:
 
 
 def _plain(value: object) -> str:
-    """One short line, whatever was submitted: no line ends, no controls, nothing that turns the text around."""
+    """One short line, whatever was submitted: without line ends, control characters and bidi controls."""
     text = " ".join(redact(str(value)).split())
     text = "".join(letter for letter in text if unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"

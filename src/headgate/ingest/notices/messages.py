@@ -48,7 +48,7 @@ def callback_id(context: Context, job: IngestJob, what: str = COMPLETED) -> str:
 
 
 def callback_message(context: Context, job: IngestJob, profile: Profile, recording: Recording) -> Message:
-    """What the callback hears of a recorded object."""
+    """The content of the callback for a recorded object."""
     return _completed(context, job, profile, {
         "version": recording.version, "title": recording.what, "creator": recording.who,
         "date": recording.when, "files": len(recording.files), "size": sum(each.size for each in recording.files),
@@ -77,7 +77,7 @@ def _completed(context: Context, job: IngestJob, profile: Profile, found: Mappin
 
 
 def failure_message(context: Context, job: IngestJob, profile: Profile) -> Message:
-    """What the callback hears of a failed job; a job that was resumed may fail again, which is another one."""
+    """The content of the callback for a failed job. A job that was resumed may fail again: that is another callback."""
     data = _job_data(job) | {"state": job.state, "message": redact(job.message), "retry_count": job.retry_count}
     name = callback_id(context, job, f"failed{job.retry_count}")
     return _callback(name, MessageKind.FAILURE, "ingest.failed", job, profile, data)
@@ -170,7 +170,7 @@ def _announce_recorded(context: Context, item: str) -> bool:
     return bool(profile.callback_url) and context.inventory.post(outside_message(context, job, profile))
 
 
-#: Who writes each notice.
+#: The function that writes each notice.
 NOTICES: Mapping[str, Callable[[Context, str], bool]] = {
     QUEUED: _announce_queued,
     REPORT: _announce_report,
@@ -221,7 +221,7 @@ def _post_mail(context: Context, batch: Batch, name: str, message: EmailMessage)
 
 
 def envelope(context: Context, profile: Profile) -> report.Envelope:
-    """From the service, to whom the profile names."""
+    """From the service, to the recipients that the profile names."""
     options = context.options
     return report.Envelope(options.mail_from, profile.notification, now(), options.mail_reply_to)
 

@@ -1,4 +1,4 @@
-"""Sending the outbox: one implementation for all messages. What each kind says, and to whom, its sender decides."""
+"""Sending the outbox: one implementation for all messages. Senders decide the content and recipients of each kind."""
 
 from __future__ import annotations
 

@@ -46,6 +46,6 @@ def delete_object(context: Context, client: str, name: str, *, reason: str, wait
 
 
 def _portions(chunks: Mapping[str, str], most: int) -> Iterator[dict[str, str]]:
-    """All of them in their order, at most so many at once: nobody who holds a later one waits for an earlier one."""
+    """All of them in their order, in portions: a holder of a later one never waits for an earlier one."""
     names = sorted(chunks)
     return ({name: chunks[name] for name in names[start : start + most]} for start in range(0, len(names), most))

@@ -269,5 +269,5 @@ def _moment(created: str) -> datetime:
     text = re.sub(r"(?<=:[0-5][0-9]:)60", "59", created.upper())
     try:
         return datetime.fromisoformat(text)
-    except ValueError:  # The year 0, or an offset that leads out of the calendar.
+    except ValueError:  # The year 0, or an offset that leaves the calendar.
         return datetime.min.replace(tzinfo=UTC)

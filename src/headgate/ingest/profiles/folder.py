@@ -11,7 +11,7 @@ from headgate.core.queue.model import Hold
 from headgate.core.values.words import suggestion
 from headgate.ingest.profiles.profile import Profile, load_profile
 
-#: Who holds a collection that its profile holds.
+#: The name under which a profile holds its collection.
 BY_PROFILE = "its profile"
 
 

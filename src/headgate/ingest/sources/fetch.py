@@ -39,7 +39,7 @@ _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _LONGEST_RETRY_AFTER = 3600.0
 #: Largest answer of a protocol over HTTP.
 _ANSWER_BYTES = 1 << 20
-#: A file that was changed so long before it was sent is named by that time.
+#: A file that was changed this long before it was sent is identified by that time.
 _SETTLED_SECONDS = 60
 
 

@@ -33,7 +33,7 @@ class Estimate:
 
 
 def estimate(sizes: Iterable[int | None]) -> Estimate:
-    """The sum of the sizes; None, or a size below zero, is one that nobody knows."""
+    """The sum of the sizes; None, or a size below zero, is unknown."""
     sizes = list(sizes)
     known = [size for size in sizes if size is not None and size >= 0]
     unknown = len(sizes) - len(known)

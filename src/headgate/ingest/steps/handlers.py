@@ -1,4 +1,4 @@
-"""Who does the work of each consumer, by the consumer's name."""
+"""The handler of each consumer, by the consumer's name."""
 
 from __future__ import annotations
 

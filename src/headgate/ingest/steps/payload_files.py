@@ -27,7 +27,7 @@ LONGEST_LIST = 200_000
 
 
 def job_estimating(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
-    """Every server is asked how large its files are. It never fails: what nobody knows counts as 0."""
+    """Ask every server how large its files are. Never fails: an unknown size counts as 0."""
     profile = context.profile(job)
     try:
         sizes = _sizes(context, job, profile, stop_of(hold))

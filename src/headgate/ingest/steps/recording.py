@@ -37,7 +37,7 @@ def job_recording(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 
 
 def record(context: Context, recording: Recording, *, by: str | None = None) -> bool:
-    """Write a stored version down with its callback. False: it was already. `by`: who does so; default: this process.
+    """Record a stored version together with its callback. False: it was recorded already. `by`: default: this process.
 
     ObjectRefused when it is not what its ingest job and the profile of its batch say: a recording names owner,
     collection and storage of an object for all time, and what is published in the ledger.
@@ -64,7 +64,7 @@ def record(context: Context, recording: Recording, *, by: str | None = None) -> 
 
 
 def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
-    """The profile's callback hears of the object, under an id that never changes."""
+    """Call the profile's callback for the object, under an id that never changes."""
     profile = context.profile(job)
     if not profile.callback_url:
         return Done("stored and recorded")

@@ -1,4 +1,4 @@
-"""The end of a batch: what happened to each job, saved with the batch and mailed to whom the profile names."""
+"""The end of a batch: the outcome of each job, saved with the batch and mailed to the profile's recipients."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Why a version was made, by whom, when."""
+    """Why, when and by which user a version was made."""
 
     #: Names the work that stores this version; the same operation never stores twice.
     operation: str

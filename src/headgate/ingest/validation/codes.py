@@ -52,7 +52,7 @@ CODES: Mapping[str, Code] = {
     "E024": Code("A content directory has no empty directories."),
     "E025": Code("Content is addressed by sha512 or sha256."),
     "E026": Code("Fixity algorithms come from the lists of the specification or an extension.", _same("E056")),
-    "E027": Code("Tools support all algorithms of the specification.", _TOOL),
+    "E027": Code("The tool supports all algorithms of the specification.", _TOOL),
     "E028": Code("Tools ignore algorithms that they do not support.", _TOOL),
     "E029": Code("sha1 is 40 hexadecimal digits."),
     "E030": Code("sha256 is 64 hexadecimal digits."),

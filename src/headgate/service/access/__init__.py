@@ -1,1 +1,1 @@
-"""Who asks: API tokens, browser sessions, identities, and what a limited caller sees."""
+"""Callers: API tokens, browser sessions, identities, and what a limited caller sees."""

@@ -1,4 +1,4 @@
-"""Who asks, for people: host, process, batch job, and a mark that tells two lives of one process id apart."""
+"""How a caller names itself: host, process, batch job, and a mark that tells two processes with one id apart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _noise: dict[int, list[str]] = {}
 
 
 def owner() -> str:
-    """This process, in words. A forked child is another one."""
+    """This process, in words. A forked child is another process."""
     pid = os.getpid()
     if pid not in _owners:
         _owners[pid] = describe_process(pid, os.urandom(3).hex(), os.environ)
@@ -47,7 +47,7 @@ def new_request_id() -> str:
 
 
 def asker_for(worker: str | None, lease: object, request_id: str | None, *, outlives: bool = False) -> Asker:
-    """Who asks for work: this process unless it names a worker; a repeat unless the id is made now."""
+    """The caller that asks for work: this process unless a worker is named. With a given id it may be a repeat."""
     return Asker(
         owner() if worker is None else check_name("worker", worker),
         check_positive_lease(lease),
@@ -58,5 +58,5 @@ def asker_for(worker: str | None, lease: object, request_id: str | None, *, outl
 
 
 def actor(by: str | None) -> str:
-    """Who acts: this process unless somebody is named."""
+    """The name of the caller: this process unless one is given."""
     return owner() if by is None else check_name("by", by)

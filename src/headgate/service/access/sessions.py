@@ -122,5 +122,5 @@ def _seconds(token: ApiToken, most: float) -> float:
 
 
 def _digest(text: str) -> str:
-    """What is drawn from 256 random bits needs no key: nobody finds it from its digest."""
+    """256 random bits need no key: they cannot be found from their digest."""
     return hashlib.sha256(text.encode()).hexdigest()

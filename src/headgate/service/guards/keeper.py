@@ -227,7 +227,7 @@ class GuardKeeper:
                 self._users[lock.id].token = lock.token
 
     def leave(self, lock_id: str, request_id: str | None = None) -> None:
-        """One hold of ours ends (of that request); with the last goes the real lock. Errors are reported."""
+        """One of our holds ends (of that request); the real lock ends with the last one. Errors are reported."""
         with self._guard:
             user = self._users.get(lock_id)
             if user is None:

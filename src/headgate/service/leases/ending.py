@@ -23,7 +23,7 @@ class EndWait(Generic[T]):
         looking: Callable[[Look[T]], Looking[T]], known: Any = None,
     ) -> None:  # fmt: skip
         """`mark`: what of an answer is compared. `known`: the mark that is known; None: only the end is waited for.
-        `looking`: gives the waiter that looks.
+        `looking`: returns the waiter that looks.
         """
         self._ask, self._mark, self._known = ask, mark, known
         #: Whether an answer is the last.

@@ -29,7 +29,7 @@ RENEWALS = 4
 LONGEST_PAUSE_SECONDS = 5.0
 #: Pause after a renewal that did not reach the store.
 RETRY_SECONDS = 0.25
-#: So many acquired items are remembered until they are kept alive.
+#: At most this many acquired items are remembered until they are kept alive.
 MOST_ASKED = 1000
 
 

@@ -7,7 +7,7 @@ from headgate.service.ledger.use_cases import Ledger
 
 #: The kind of fault that the ledger can have.
 DEAD_WORKER = "dead-worker"
-#: A claim ended so long ago, and nobody has noticed.
+#: Seconds after which an expired claim that nobody has reaped is a fault.
 LONG_GONE_SECONDS = 60.0
 #: Expired claims that are named one by one.
 MOST_NOTICES = 3

@@ -421,7 +421,7 @@ class Ledger(LedgerReader, SelectedChunks):
     # ---------------------------------------------------------------- questions
 
     def wait(self, job: str, dataids: Sequence[str] = (), *, timeout: float | None = None) -> JobProgress:
-        """Wait until chunks are done or failed for good. Returns how far they are.
+        """Wait until chunks are done or failed for good. Returns their progress.
 
         :param dataids: Data ids of the chunks (default: every chunk that the job may claim).
         :param timeout: Seconds to wait; None: no limit.

@@ -49,7 +49,7 @@ class Watches:
         event("watch.forgotten", dataset=dataset, by=who, reason=why)
 
     def take_turn(self, seen: Sighting) -> WatchTurn:
-        """FileWatch a dataset, or renew the lease; the turn is another worker's while its lease runs."""
+        """Start watching a dataset, or renew the lease. Another watcher keeps its turn until its lease expires."""
         check_name("dataset", seen.dataset)
         check_positive_lease(seen.lease)
         return self._store.take_turn(replace(seen, problem=printable(seen.problem)[:NOTE_LENGTH]))

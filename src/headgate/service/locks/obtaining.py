@@ -27,7 +27,7 @@ BRIEF_TRIES, BRIEF_SECONDS = 4, 0.02
 
 
 class Grants(Protocol):
-    """Who grants locks, in steps that do not wait long: a store, or a service. The methods are those of LockStore."""
+    """A store or a service that grants locks, in steps that do not wait long. The methods are those of LockStore."""
 
     def acquire(self, request: Request) -> Granted: ...
 
@@ -63,7 +63,7 @@ class Obtained:
 
 
 class Obtaining:
-    """Who grants locks, and the guards of this process."""
+    """The store or service that grants locks, and the guards of this process."""
 
     def __init__(
         self, store: Grants, guards: GuardKeeper, answer_within: float = DEFAULT_OPTIONS.answer_within, *,
@@ -101,7 +101,7 @@ class Obtaining:
             with self._guards.reserving(request, waits=True):
                 return self._queued(request, sent)
         except GuardsBusy as busy:
-            # Who stands further back in the line of this process must not overtake on the way into the queue.
+            # Callers further back in the line of this process must not overtake others on the way into the queue.
             if self._guards.is_first(request) and self._is_blocked(request):
                 try:
                     return self._queued(request, sent)

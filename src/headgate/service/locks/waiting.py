@@ -94,7 +94,7 @@ class LockWait:
                 undo_later(self.request.id, self._store, lambda: self._store.withdraw(ticket))
 
     def _in_time(self) -> within:
-        """Every step ends at the latest when the caller has to be answered."""
+        """Every step ends before the caller has to be answered."""
         return within(max(self.deadline - steady(), 0.0) + self._obtaining.answer_within)
 
     def _join(self) -> Obtained | float:

@@ -46,7 +46,7 @@ class Profiles(Protocol):
 
 
 class FindsAlarms(Protocol):
-    """What finds alarms: here, or at a service."""
+    """Finds alarms, here or at a service."""
 
     def find(self) -> list[Alarm]:
         """Everything that is stuck now."""

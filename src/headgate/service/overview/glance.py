@@ -18,9 +18,9 @@ from headgate.service.ledger.use_cases import Ledger
 from headgate.service.locks.use_cases import Locks
 from headgate.service.queue.use_cases import Queue
 
-#: So many failed and held chunks, and undelivered messages, are named.
+#: At most this many failed and held chunks, and undelivered messages, are named.
 MOST_NAMED = 200
-#: Who waits longer for a lock may need a person.
+#: Seconds after which a waiter for a lock may need a person.
 LONG_WAIT = timedelta(minutes=10)
 
 

@@ -149,7 +149,7 @@ def _jobs(queue: QueueStore) -> Iterator[Sequence[IngestJob]]:
 
 
 def _still(item: T) -> T:
-    """As it is when nobody has taken it; its times as every store can keep them."""
+    """The item as if it were not taken, with its times as every store can keep them."""
     return replace(item, worker="", token=0, lease=None, principal="", since=_milliseconds(item.since))
 
 
@@ -167,7 +167,7 @@ def _history(place: QueuePlace) -> Iterator[Sequence[Row]]:
 
 
 def _told(entry: Entry, batches: Mapping[str, str]) -> dict[str, Any]:
-    """Of a job that was deleted nobody knows the batch any more."""
+    """The batch of a job that was deleted is no longer known."""
     batch = entry.job if not entry.job or is_batch(entry.job) else batches.get(entry.job, "")
     spent = None if entry.spent is None else round(entry.spent, 3)
     return {**plain(replace(entry, id=0, at=_milliseconds(entry.at), spent=spent)), "batch": batch}

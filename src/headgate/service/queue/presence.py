@@ -1,4 +1,4 @@
-"""Who works on which steps: daemons sign on, and consumers without a daemon are noted when they ask for work."""
+"""Which consumers work on which steps: daemons sign on, and other consumers are noted when they ask for work."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from headgate.stores.ports.queue import QueueStore
 
 #: A daemon that died must not seem to live for longer.
 LONGEST_LEASE_SECONDS = 86_400.0
-#: A consumer that asked for work this many seconds ago still counts as one that could take some.
+#: Seconds for which a consumer that asked for work counts as able to take some.
 ASKED_LEASE_SECONDS = 600.0
 #: It is noted once in this many seconds.
 NOTED_SECONDS = 60.0
-#: So many consumers are remembered.
+#: At most this many consumers are remembered.
 MOST_NOTED = 1000
 
 

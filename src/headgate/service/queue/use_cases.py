@@ -116,7 +116,7 @@ class Queue(QueueReader):
 
     def _begin(self, profiles: KnownProfiles | None, presence: Presence) -> None:
         self._profiles = profiles
-        #: Who works on which steps; a service notes consumers by itself.
+        #: Which consumers work on which steps; a service notes them by itself.
         self.presence = presence
         self._asked = AskedItems()
 

@@ -202,7 +202,7 @@ def _other_ring(number: int) -> str:
 
 
 def no_master(number: int, least: int) -> str:
-    """Why a master key does not open something."""
+    """The reason why a master key does not open a secret."""
     if number < least:
         return (
             f"some secrets are still sealed with master key v{number}, and none before v{least} is accepted; "

@@ -88,7 +88,7 @@ class Secrets:
 
         :param passphrase: Use this passphrase as the key (default: a random key).
         :param beside: Keep the old key valid until `retire`, so that workers can change over one by one.
-        :param lost: Nobody has the old key: secrets are sealed again if the master key is available, else dropped.
+        :param lost: The old key is lost: secrets are sealed again if the master key is available, else dropped.
         """
         from headgate.service.secrets.sealing import plan_key
 
@@ -329,7 +329,7 @@ def key_of(settings: Settings) -> str:
 
 
 def open_document(document: Any, key: str) -> Any:
-    """A claim's JSON with its sealed secrets opened. Needs no store. WrongKey when the key opens one of them not."""
+    """Return a claim's JSON with its secrets opened, without a store. Raises WrongKey if the key does not open all."""
     if not isinstance(document, Mapping) or not isinstance(document.get("job"), str):
         raise BadValue("claim", "on standard input", "is not the JSON of a claim: it has no job")
     opened = {**document}

@@ -39,7 +39,7 @@ class Raised:
     #: Leased locks that ended; persistent locks with a new token.
     leased_locks: int
     persistent_locks: int
-    #: Claims that ended, and batches and ingest jobs that are nobody's again.
+    #: Claims that ended, and batches and ingest jobs that were freed.
     claims: int
     items: int
     reason: str

@@ -42,7 +42,7 @@ class InventoryStore(Protocol):
         """
 
     def owner_and_version(self, ark: str) -> tuple[str, int] | None:
-        """Who owns an object, and its newest version; None when no version of it is recorded."""
+        """The owner and the newest version of an object; None when no version of it is recorded."""
 
     def recorded(self, job: str) -> tuple[str, int] | None:
         """The object and version that an ingest job has recorded."""

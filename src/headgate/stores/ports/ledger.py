@@ -127,7 +127,7 @@ class LedgerStore(Protocol):
         """Return the jobs that do their chunks again, by name, each with its oldest chunk."""
 
     def fan_in(self, job: str, dataids: Sequence[str], most: int) -> Sequence[FanIn]:
-        """What these data ids of a job need of each input, of each at most so many links."""
+        """What these data ids of a job need of each input, with at most `most` links for each."""
 
     def readers(self, dataset: str, dataid: str, most: int) -> Sequence[ChunkLink]:
         """The chunks that read this one or were made from it, by job, of each at most so many."""
@@ -145,7 +145,7 @@ class LedgerStore(Protocol):
         """How many chunks of each dataset and job have which status; of each dataset `most` are counted, or all."""
 
     def spans(self, which: SpanFilter) -> Sequence[Span]:
-        """Data ids that follow each other, so many to a span, with how many of them have which status."""
+        """Spans of consecutive data ids, each with how many of them have which status."""
 
     def running(self) -> Sequence[Lock]:
         """What runs now, as the locks that it acts as, by id."""

@@ -52,7 +52,7 @@ class Contents:
 
 @dataclass(slots=True)
 class Digest:
-    """What a table's rows come to, in whatever order they are read."""
+    """The digest of a table's rows, whatever the order in which they are read."""
 
     rows: int = 0
     _sum: int = field(default=0)

@@ -47,7 +47,7 @@ def faults(database: Database) -> list[Fault]:
 
 
 def repair(database: Database, tag: str, fault: Fault, who: str) -> Committed[bool]:
-    """Repair it, if it is still so. Returns whether it was, and whom to wake."""
+    """Repair it, if the fault is still there. Returns whether it was, and the waiters to wake."""
 
     def work(tx: Transaction) -> Committed[bool]:
         if fault.kind == "wrong-resource":

@@ -113,7 +113,7 @@ class SqlHistory:
         return next((moment(at) for (at,) in self._database.single(FIND_OLDEST)), None)
 
     def forget(self, until: datetime, limit: int) -> int:
-        """Remove at most so many of the entries before that time, oldest first. Returns how many."""
+        """Remove at most `limit` entries from before that time, oldest first. Returns how many."""
 
         def step(tx: Transaction) -> int:
             tx.run(FORGET_REFUSALS)

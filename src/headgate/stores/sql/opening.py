@@ -15,7 +15,7 @@ from headgate.stores.sql.dialects import dialect_for
 
 
 def open_database(url: str, options: StoreOptions = DEFAULT_OPTIONS, *, half_moved: bool = False) -> Database:
-    """The database of that URL, with the schema of this version. `half_moved`: also one that nobody may work with."""
+    """The database of that URL, with the schema of this version. `half_moved`: also if its copy is incomplete."""
     database = Database(dialect_for(url), options)
     try:
         make_or_check(database)

@@ -228,7 +228,7 @@ chunk = Table(
     Column("message", text(1000), nullable=False),
     principal("the owner of the newest claim"),
     CheckConstraint(one_of("kind", KINDS), name="hg_chunk_kind"),
-    # What runs, and nothing else, has a lease: so the claims of the dead are found among the running ones alone.
+    # Only what runs has a lease: so claims of dead workers are looked for among the running ones alone.
     CheckConstraint(f"(lease_until is null) = (status <> '{RUNNING}')", name="hg_chunk_lease"),
     Index(
         "hg_chunk_lease_until", "job_id", "lease_until",

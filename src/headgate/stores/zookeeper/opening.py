@@ -32,7 +32,7 @@ class RootNode:
     #: Tokens of batches and ingest jobs, and those of new resources, are greater than this: they were given by the
     #: store that the queue came from.
     token_base: int = 0
-    #: Who moves a queue into it, and from where; empty: nobody does.
+    #: The process that moves a queue into it, and from where; empty: none does.
     arriving: Mapping[str, str] = field(default_factory=dict)
     #: Numbers of batches (bid) and ingest jobs (jid) are greater than this by ZooKeeper's own: so far had the store
     #: come that the queue was moved from.

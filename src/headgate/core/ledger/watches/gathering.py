@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from headgate.core.ledger.watches.model import LONGEST_NAME, FileMark, FileWatch, Parcel, Ready, is_temporary
 from headgate.core.ledger.watches.names import UnreadableName
 
-#: Names that match and name no chunk: so many are reported.
+#: At most this many names that match and name no chunk are reported.
 MOST_STRANGE = 20
 
 

@@ -88,7 +88,7 @@ class Landed(NamedTuple):
 
 
 class WatchTurn(NamedTuple):
-    """Who watches a dataset now."""
+    """The watcher that has a dataset now."""
 
     #: The number of this turn; only grows. None: another worker watches.
     token: int | None

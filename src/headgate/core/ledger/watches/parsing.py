@@ -84,7 +84,7 @@ class _WrittenWatch:
             raise BadValue(f"dataset.{self.dataset}.watch", dict(self.given), f"has no {name}; {example}")
         value = self.given[name]
         if not isinstance(value, str) or not value.strip() or not value.isprintable():
-            raise self.bad(name, "is not a printable text")
+            raise self.bad(name, "is not printable text")
         return value
 
     def _file_pattern(self, name: str, text: str) -> FilePattern:

@@ -316,7 +316,7 @@ def ask_to_fire(request: Request, gate: TheGate, who: Actor, kind: Kind, item: s
 
 @router.post("/ingest/{kind}/{item}/{event}")
 async def fire(request: Request, service: TheService, who: Actor, kind: Kind, item: str, event: str) -> Response:
-    """Fire it, as the API does."""
+    """Fire the event, as the API does."""
     who.must_reach(scope_of(event), item)
     queue = service.gate.queue
 

@@ -26,7 +26,7 @@ from headgate.service.ledger import census
 router = page_router()
 #: Data ids to a span, from single ones up; and how many spans a page has.
 SIZES: Mapping[int, int] = {1: 50, 50: 20, 1000: 20}
-#: Datasets that stand beside each other; where there are more, those around the chosen one.
+#: Datasets that are shown side by side; where there are more, those around the chosen one.
 COLUMNS = census.MOST_BESIDE + 1
 #: Rows of a list of chunks.
 LISTED = 50
@@ -82,7 +82,7 @@ def grid(request: Request, gate: TheGate, who: Reader) -> Response:
 
 
 def main_dataset(gate: Gate, names: Sequence[str], jobs: Sequence[Job]) -> str:
-    """The dataset that the grid opens on: of those that have chunks, the one that most others are made from.
+    """The dataset that the grid shows first: of those that have chunks, the one that most others are made from.
 
     Where several feed as many, the one with most chunks; then the first of the flow.
     """
@@ -153,7 +153,7 @@ def _fans(gate: Gate, jobs: Sequence[Job], lead: str, table: Table | None) -> Ma
 
 
 def _makers(jobs: Sequence[Job]) -> dict[str, str]:
-    """Who makes a dataset."""
+    """The job that makes a dataset."""
     return {name: job.name for job in jobs for name in job.outputs}
 
 

@@ -103,5 +103,5 @@ def rows_with(gate: Gate, job: Job, status: str) -> list[Row]:
 
 
 def left_text(count: int) -> str:
-    """So many chunks, as far as they are counted."""
+    """A number of chunks in words; counting stops at a limit."""
     return f"{LEFT_MOST:,} or more chunks" if count >= LEFT_MOST else some(count, "chunk")

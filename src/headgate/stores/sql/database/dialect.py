@@ -37,7 +37,7 @@ CONNECT_SECONDS = 10
 IS_CURRENT = "exists (select 1 from hg_meta e where e.name = 'epoch' and e.value = {})"
 #: Whether a row is the acting principal's, or that one is trusted with all rows (core/access/owners.py).
 OWNED = f"(principal in ('', {{0}}) or {{0}} = '{LOCAL}')"
-#: The name of a resource, if it may be that of a chunk: a lock on it keeps claims back.
+#: The name of a resource, if it may be that of a chunk: a lock on it blocks claims.
 CHUNK = "case when substr({0}, 1, 4) = 'data' then {0} end"
 GIVE_TOKEN = Statement("This number was given.", "insert into hg_token (number) values (:number)")
 DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
@@ -106,7 +106,7 @@ class Freed(NamedTuple):
 
 
 class Outdated(Exception):
-    """A job or dataset was defined otherwise since it was read. For the stores, never for callers."""
+    """The definition of a job or dataset has changed since it was read. For the stores, never for callers."""
 
 
 class Begun(NamedTuple):
@@ -413,7 +413,7 @@ class Dialect(ABC):
         return nullcontext()
 
     def why_busy(self, seconds: float | None = None) -> str:
-        """Who has kept others from writing, for that many seconds; where one transaction at a time may write."""
+        """The process that has blocked other writers for that many seconds, where only one at a time may write."""
         raise NotImplementedError
 
     def begin(self, cursor: Any, *, write: bool) -> None:

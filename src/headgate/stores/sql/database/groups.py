@@ -79,7 +79,7 @@ class QueuedWrite(Generic[T]):
             self._error = error
 
     def queue(self) -> None:
-        """Another thread may run it from now on, in the context of this one."""
+        """From now on another thread may run it, in this thread's context."""
         self._context = copy_context()
         self._signal = threading.Lock()
         self._signal.acquire()

@@ -112,13 +112,13 @@ class Pool:
         self._places.release()
 
     def empty(self) -> None:
-        """Close all that are idle."""
+        """Close all idle connections."""
         while self._idle:
             with suppress(Exception):
                 self._idle.pop()[0].close()
 
     def close(self) -> None:
-        """Close what is idle now, and later what is in use."""
+        """Close idle connections now, and those in use when they are returned."""
         self._closed = True
         self.empty()
 

@@ -23,7 +23,7 @@ STEP = 1000
 MOST_FOLDS = 4
 #: Failed chunks that new reference data opens again at a time; others are resubmitted.
 MOST_FAILED = 5000
-#: Who notes what arrives late.
+#: The name under which late arrivals are recorded.
 WHO = "headgate"
 
 

@@ -134,7 +134,7 @@ def _add(counts: Counts, rows: Sequence[tuple[Any, ...]]) -> int:
 
 
 def ask_spans(database: Database, which: SpanFilter) -> Sequence[Span]:
-    """Data ids of a dataset in its order, so many to a span, with what several datasets have of them."""
+    """Spans of data ids of a dataset in its order, with what several datasets have of them."""
     return database.read(lambda tx: _spans(tx, which))
 
 

@@ -25,7 +25,7 @@ from headgate.stores.sql.ledger.shapes import JOB_COLUMNS, Claimed, Shape, build
 
 T = TypeVar("T")
 
-#: After so many claims find_next learns where to begin.
+#: Claims after which find_next learns where to begin.
 MARK_EVERY = 200
 #: With what is known, and once more with what is true now.
 TRIES = 2
@@ -34,7 +34,7 @@ NO_KEYS = {"natural_key": b"", "text_key": b""}
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """A job as it was defined when it was read."""
+    """The definition of a job when it was read."""
 
     shape: Shape
     #: The same for the one-trip claims and reports.

@@ -17,7 +17,7 @@ AT_ONCE = 250
 
 
 def reap(database: Database, who: str, limit: int) -> int:
-    """End at most so many claims whose lease has expired. Returns how many."""
+    """End at most `limit` claims whose lease has expired. Returns how many."""
     count = 0
     for number, job in database.read(all_jobs).items():
         left = limit - count

@@ -121,7 +121,7 @@ class _SelectedPart:
         return [each for each in found if each[1].outcome.changed]
 
     def with_downstream(self, dataids: Sequence[str]) -> list[Found]:
-        """These, and all that was made from them. Where something downstream is refused, what it was made from is
+        """These, and all that were made from them. Where something downstream is refused, what it was made from is
         refused with it, and nothing else.
         """
         try:

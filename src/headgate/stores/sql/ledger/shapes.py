@@ -65,7 +65,7 @@ class Shape:
 
     @property
     def told(self) -> int:
-        """The dataset that its history names: the first that its status is kept on."""
+        """The number of the dataset that its history names: the first of those that keep its status."""
         return self.ids[(self.job.outputs or self.job.inputs)[0]]
 
     def claim(self, row: Claimed, reads: Sequence[Reading] = ()) -> Claim:

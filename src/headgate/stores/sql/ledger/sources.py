@@ -119,7 +119,7 @@ def targets_of(tx: Transaction, shape: Shape, name: str, source: str) -> Sequenc
 def _neighbours(
     tx: Transaction, shape: Shape, name: str, dataid: str, before: int, after: int
 ) -> tuple[list[str], list[str]]:
-    """So many data ids before and after one, in the input's order."""
+    """Data ids before and after one, in the input's order."""
     number, key = shape.ids[name], order_key(dataid, shape.datasets[name].order)
 
     def near(ahead: bool, count: int) -> Iterator[str]:  # noqa: FBT001 - private

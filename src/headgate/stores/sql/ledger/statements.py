@@ -187,7 +187,7 @@ ADD_ROWS = Statement(
 READ_WALL = Statement("What time it is.", "select {wall}")
 READ_EXPIRED = Statement(
     "Claims of one job whose lease has run out.",
-    # In order: workers that turn over the claims of the dead at once would else wait for each other in a ring.
+    # In order: otherwise workers that reap at the same time would wait for each other in a ring.
     # A clock is no constant to MariaDB's planner; the zero is what keeps it to the rows that have a lease.
     """select distinct dataid from hg_chunk
        where job_id = :job and lease_until > 0 and lease_until <= {now} order by dataid limit :limit""",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headgate.core.ledger.selection import BulkRequest, BulkResult
     from headgate.stores.sql.ledger.incidents import SqlIncidents
 
-#: From so many new chunks on, a planner that thinks the tables empty goes wrong.
+#: New chunks from which on a planner that believes the tables empty plans badly.
 MANY = 1000
 
 

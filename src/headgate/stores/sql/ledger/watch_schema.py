@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Column, Index, Integer, Table
 
 from headgate.stores.sql.database.columns import MYSQL, ON_LEASE_CLOCK, Key, metadata, text
 
-# Who publishes a dataset's files, and how that goes. What is watched, and how, is known to the watcher alone.
+# Which watcher publishes a dataset's files, and how far it is. What is watched, and how, only the watcher knows.
 watcher = Table(
     "hg_watcher",
     metadata,

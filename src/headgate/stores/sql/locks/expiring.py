@@ -45,7 +45,7 @@ class Expiry:
         self._last = ""
 
     def expire(self, limit: int) -> Iterator[Committed[int]]:
-        """End at most about so many expired locks, and drop waiters that died. Each step returns how many locks."""
+        """End about `limit` expired locks at most, and drop waiters that died. Each step returns how many locks."""
         quiet, busy = self._database.read(lambda tx: self._find(tx, limit))
         for locks in _steps(quiet, AT_ONCE):
             yield Committed(self._database.write(lambda tx: expire_quiet(tx, dict(locks))), [])  # noqa: B023 - run at once

@@ -221,7 +221,7 @@ class SqlLocks:
             return
         if resource not in self.resources():
             raise UnknownName("resource", resource)
-        # What the dead left counts only until somebody looks.
+        # Locks of dead holders count only until somebody looks.
         self._wake(self._database.write(lambda tx: carry_out(tx, self.tag, [resource], lock_work.expire)))
         if not self._forget(resource):
             raise Refused(f"resource {resource!r} is held or has waiters; release it first")

@@ -218,7 +218,7 @@ class Queueing:
         return self._confirmed(lock)
 
     def _confirmed(self, lock: Lock) -> Granted | None:
-        """A lock that was handed over on trial, for as long as it was asked for."""
+        """Give a lock that was handed over on trial the lease that was requested."""
         if lock.expires_in is None or (lock.lease is not None and lock.lease <= TRIAL_SECONDS):
             return (lock,)
         confirmed = self._database.write(lambda tx: tx.count(sql.CONFIRM_LOCK, id=lock.id, token=lock.token))

@@ -92,7 +92,7 @@ def take_over(tx: Transaction) -> Takeover | None:
 
 
 def read_original(tx: Transaction) -> Original:
-    """Everything that the original's tables hold. A NULL where a name should be is no name: its row is reported."""
+    """All rows of the original's tables. A NULL where a name should be is no name: its row is reported."""
     clients = {number: _text(name) for number, name in tx.all(READ_CLIENTS)}
     resources = {number: _text(uri) for number, uri in tx.all(READ_RESOURCES)}
     rows = tx.all(READ_LOCKS)

@@ -29,7 +29,7 @@ from headgate.stores.sql.store import SqlStore
 TABLES = (schema.counter, schema.batch, schema.ingest_job, schema.hold, history)
 #: What of a table belongs to the queue, where that is not all of it.
 OWN = {history.name: f" where {one_of('noun', QUEUE_NOUNS)}"}
-#: Of what nobody has taken.
+#: Columns of an item that is not taken.
 FREE: Mapping[str, Any] = {"worker": "", "request_id": "", "token": 0, "lease": None, "lease_until": None}
 
 

@@ -16,7 +16,7 @@ from headgate.stores.sql.queue.rows import BATCHES, JOBS, number_of
 from headgate.stores.sql.queue.schema import kept_states
 from headgate.stores.sql.queue.snapshots import count_folders, jobs_held_still, load, rules_of
 
-#: A lease that ran out so long ago, and nobody has noticed.
+#: Seconds after which an expired lease that nobody has reaped is a fault.
 LONG_GONE = 60 * MICROSECONDS
 #: A batch whose making stopped, and that nobody has taken up for this long.
 ABANDONED = 600 * MICROSECONDS

@@ -62,7 +62,7 @@ class Sleepers:
         self._looking = threading.Lock()
 
     def ring(self, machine: Machine, state: str, items: int = 1, *, listened: bool) -> None:
-        """So many items came into that state. `listened`: somebody in another process may wait for them."""
+        """Report that items came into that state. `listened`: somebody in another process may wait for them."""
         topic = topic_of(machine, state)
         self._heard(topic, items - 1)
         self._news.tell([topic], listened=listened)
@@ -104,7 +104,7 @@ class Sleepers:
             free = self._free({topic for each in list(self._sleepers) for topic in each.topics})
             for topic in free:
                 self._heard(topic, callers)
-            # Who was called needs a moment; what is still free then was more than one.
+            # A sleeper that was called needs a moment; what is still free then is for another one.
             callers = 2 * callers if free else 1
             if free:
                 me.woken.wait(AGAIN)

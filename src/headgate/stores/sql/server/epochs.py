@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from headgate.stores.sql.database.engine import Database, ServerChanged
     from headgate.stores.sql.database.transaction import Transaction
 
-#: So many tokens more than were given for certain. A program in JavaScript reads whole numbers up to SAFE: there is
+#: Far more tokens than can have been given. A program in JavaScript reads whole numbers up to SAFE: there is
 #: room for 8,190 failovers, and after those for a million with a smaller step.
 STEP, SMALL_STEP, SAFE = 2**40, 2**20, 2**53
-#: So many ids of batches and ingest jobs are skipped: ARKs are made of them.
+#: Ids of batches and ingest jobs that are skipped: ARKs are made of them.
 IDS_SKIPPED = 1_000_000
 #: A fact is no longer than this.
 FACT_LENGTH = 255
@@ -121,7 +121,7 @@ def _raise_floor(tx: Transaction, database: Database) -> tuple[int, int]:
 
 
 def _follow_clock(tx: Transaction, jump: ClockJump) -> bool:
-    """Leases count the time that has passed, not the time by which the clock was set. False: done by somebody else."""
+    """Leases count the time that has passed, not the time by which the clock was set. False: another process did it."""
     now = int(tx.one(sql.READ_NOW)[0])
     row = tx.one(facts.HOLD_FACT, name=facts.CLOCK_SET)
     at, ahead = (0, 0) if row is None else (int(part) for part in str(row[0]).split())

@@ -75,7 +75,7 @@ class Interrupted(Exception):
 
 
 def translate(error: Exception, store: str) -> HeadgateError:
-    """The error that callers get for one of kazoo's."""
+    """Translate an error of kazoo's into one for callers."""
     if isinstance(error, FORBIDDEN):
         return BadValue("url", store, f"names a tree that this user may not access: {type(error).__name__}")
     text = str(error) or type(error).__name__

@@ -79,7 +79,7 @@ class NodeHistory(HistoryFolders):
         return self.movable.removable_since()
 
     def forget(self, until: datetime, limit: int) -> int:
-        """Remove at most so many of the entries before that time that need not stay, oldest first."""
+        """Remove at most `limit` entries from before that time that need not stay, oldest first."""
         age = (datetime.now(UTC) - until).total_seconds()
         return self.movable.remove([leaf for leaf in self.movable.oldest(age, limit) if leaf.entry.at < until])
 

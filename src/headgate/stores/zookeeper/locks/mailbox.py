@@ -20,7 +20,7 @@ from headgate.stores.zookeeper.locks.records import HandOver, read_message
 
 @dataclass(slots=True)
 class _Seen:
-    """Which session's box is watched, and what was read of it."""
+    """The session whose mailbox is watched, and what was read from it."""
 
     session: int = 0
     version: int = -1

@@ -1,4 +1,4 @@
-"""Questions over many resources: asked together, in portions, and never writing."""
+"""Questions about many resources: asked together, in portions, without writing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Questions:
         return sorted(found, key=lambda waiter: (waiter.ticket, waiter.resource))
 
     def waits_for(self) -> dict[str, list[str]]:
-        """Who waits for whom."""
+        """Pairs of waiting and holding clients."""
         found: dict[str, list[str]] = {}
         for portion in self._portions():
             for view in portion:

@@ -193,7 +193,7 @@ class WaitNode:
 
     @property
     def client(self) -> str:
-        """Who waits."""
+        """A waiter."""
         return unquote(self._parts[6])
 
     @property
@@ -228,7 +228,7 @@ class WaitNode:
 def place_name(request: Request, mode: Mode, mark: str, session: int, lease: float | None) -> str:
     """The name of a place's node, up to the number that ZooKeeper puts behind it.
 
-    Nothing that would outlive its waiter is handed over: a waiter for a persistent lock takes it by itself.
+    A lock that would outlive its waiter is not handed over: a waiter for a persistent lock takes it itself.
     """
     if lease is not None and len(request.wants) == 1 and not request.reentrant:
         full = _place_name(request, mode, mark, session, f"{lease}", f"{request.lock_delay}", request.note)

@@ -212,7 +212,7 @@ class Transitions:
         return self._with_stamps(views, nodes, session, whole=False)
 
     def _doubtful(self, state: State) -> bool:
-        """Whether somebody may be dead by now whom this process does not know to be alive."""
+        """Whether a client may be dead by now that this process does not know to be alive."""
         return any(each.dead or (each.lease is not None and not self.knows_alive(each)) for each in state.holders)
 
     def with_times(self, views: Sequence[View], session: ZkSession) -> list[View]:
@@ -242,7 +242,7 @@ class Transitions:
             )
 
     def tell_locks(self, acted: Acted[Any], locks: Sequence[Lock]) -> tuple[Lock, ...]:
-        """Grants as the rest of the world sees them, with their times: in one trip where some must be read."""
+        """Grants as other clients see them, with their times: in one trip where some must be read."""
         granted, since = acted.nodes.granted, moment(acted.at)
         if all(lock.id in granted for lock in locks):
             return tuple([lock.granted_at(since) for lock in locks])

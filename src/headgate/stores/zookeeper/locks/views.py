@@ -73,7 +73,7 @@ class View:
 
 
 def read_view(path: str, answer: Any, names: Any) -> View | None:
-    """Answers about a resource as a view; None: there is none."""
+    """Turn the answers about a resource into a view; None: there is no such resource."""
     if isinstance(answer, NoNodeError) or isinstance(names, NoNodeError):
         return None
     data, stat = answer

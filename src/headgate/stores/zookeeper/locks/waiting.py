@@ -57,7 +57,7 @@ class Wait:
             self.listener()
 
     def spent(self, at: int, transaction: int) -> float:
-        """At most so many seconds have passed since that moment of the leader; infinitely many when it is not known."""
+        """The most seconds that can have passed since that moment of the leader; infinity when that is not known."""
         if self.taken is None or self.taken[1] >> EPOCH_BITS != transaction >> EPOCH_BITS:
             return float("inf")
         leaders, _, own = self.taken

@@ -135,7 +135,7 @@ class ChangeOps:
         return [*ops, *self._job_parts(record, new), *self._entry(record, new, queued=True)]
 
     def free(self, record: ItemNodes, new: Item, *, inherited: bool = False) -> list[Op]:
-        """Nobody has it any more; what is known of workers that died on it stays.
+        """Free it; what is known of workers that died on it stays.
 
         `inherited`: what it has locked waits for its next owner, as it does when its owner died.
         """

@@ -55,7 +55,7 @@ class Wakes:
         self._exhausted = changes
 
     def may_have_work(self) -> bool:
-        """Whether there was a notification since."""
+        """Whether a notification has arrived since."""
         return self._exhausted != self._changes
 
     def call(self, wake: Callable[[], None]) -> None:

@@ -206,7 +206,7 @@ class Making:
     # ------------------------------------------------------------------ holds
 
     def set_hold(self, hold: Hold) -> Hold:
-        """The collection waits; the hold that stands."""
+        """The hold of the collection."""
 
         def build() -> ChangePlan[Hold | None]:
             if standing := self._questions.hold(hold.profile):

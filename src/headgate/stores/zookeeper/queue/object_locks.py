@@ -50,7 +50,7 @@ class ObjectLock:
 
     @property
     def holder(self) -> str:
-        """Who has it, in words."""
+        """The holder, in words."""
         if self.job:
             return f"{self.job} ({self.content.get('worker') or 'its consumer died'})"
         session = self.stat.ephemeralOwner if self.stat else 0

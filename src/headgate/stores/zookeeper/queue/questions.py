@@ -280,7 +280,7 @@ class ItemQuestions:
 
 
 def ago(now: datetime, seconds: float) -> datetime:
-    """The time so long before; a little later, since nodes keep whole milliseconds or seconds."""
+    """The time that long before now, and a little later, since nodes keep whole milliseconds or seconds."""
     return now - timedelta(seconds=seconds) + timedelta(milliseconds=1)
 
 

@@ -59,7 +59,7 @@ class ItemNodes:
     remains: int | None = None
     #: There is a node that says who took it last, or how many died.
     noted: bool = False
-    #: Who took it and died, which nobody has noticed yet, and by which token.
+    #: The owner that died, and its token, until the death is counted.
     died: tuple[str, int] | None = None
     #: Locks of its object that its owner has.
     locks: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ def judged(record: ItemNodes, owner: Any, now: Now) -> ItemNodes:
 
 
 def as_cleaned(record: ItemNodes, state: str) -> ItemNodes:
-    """A job that is no longer in the queue, in the state that it is in then."""
+    """A job that has left the queue, in its last state."""
     return replace(record, item=replace(record.job, state=state))
 
 
@@ -249,7 +249,7 @@ def _report(tree: QueueTree, answer: Any) -> Report | None:
 
 
 def _owner(lock: Any, owner: Any) -> tuple[str, float | None, str, str]:
-    """Who has it, for how long, by which taking, and whose it is."""
+    """Its owner, lease, token and principal."""
     if lock is None:
         return "", None, "", ""
     if isinstance(owner, Exception):  # Another tool's, which works on the ensemble itself.

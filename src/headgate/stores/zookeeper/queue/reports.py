@@ -68,7 +68,7 @@ class StatusReports:
 
 
 def _parts(report: Report) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Failed and successful jobs, so many together."""
+    """Failed and successful jobs, in portions."""
     failed = len(report.failed)
     for start in range(0, max(failed + len(report.successful), 1), MOST_IDS):
         end = start + MOST_IDS

@@ -280,7 +280,7 @@ class Taking:
         return marked
 
     def _let_go_later(self, session: ZkSession, item_id: str, mark: str, token: int) -> None:
-        """It may be taken by a session that lives on, and nobody knows of it: give it back when the server is heard."""
+        """It may be taken by this session without anybody knowing: return it once the server answers."""
 
         def work() -> None:
             try:

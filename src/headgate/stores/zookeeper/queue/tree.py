@@ -63,7 +63,7 @@ class Unreadable(Exception):
 
 
 class Spread(NamedTuple):
-    """What is said of an item, as it is kept in nodes."""
+    """The data of an item, as nodes keep it."""
 
     #: In nodes of the item itself, by their names.
     nodes: Documents
@@ -150,7 +150,7 @@ class QueueTree:
         return f"{self.item(item_id)}/status"
 
     def owner(self, item_id: str) -> str:
-        """Who has taken it."""
+        """The node of its owner."""
         return f"{self.owners}/{item_id}"
 
     def taking(self, item_id: str) -> str:
@@ -164,7 +164,7 @@ class QueueTree:
 
     @property
     def owners(self) -> str:
-        """Who has what."""
+        """The folder of owners."""
         return f"{self.own}/owners"
 
     @property
@@ -253,11 +253,11 @@ class QueueTree:
 
     @property
     def object_notes(self) -> str:
-        """Who has locks of objects."""
+        """The folder of owners of object locks."""
         return f"{self.own}/objects"
 
     def object_note(self, lock: str) -> str:
-        """Who has a lock of an object."""
+        """The node of the owner of an object's lock."""
         return f"{self.object_notes}/{quote(lock, safe='')}"
 
     def noted_object(self, node: str) -> str:

@@ -55,7 +55,7 @@ class _Following:
 
 
 class Keeper:
-    """Owns the bells of this process, in its own thread: callers do not wait for a bell to be taken or released."""
+    """Owns the bells of this process, in its own thread: callers do not wait until a bell is taken or released."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect

@@ -273,7 +273,7 @@ class Postgresql(Dialect):
         return None if row is None else Freed(*row)
 
     def as_parameters(self, known: JobParameters) -> Parameters:
-        """Lists as text, written once: the driver would go over their elements each time."""
+        """Lists as text, rendered once: the driver would render each element in every call."""
         lists = {"datasets": known.datasets, "inputs": known.inputs, "names": known.names}
         return {**known._asdict(), **{name: _array(values) for name, values in lists.items()}}
 
