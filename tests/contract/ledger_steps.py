@@ -54,7 +54,7 @@ def expire(gate: Gate, dataid: str, seconds: float = 0.000_001) -> None:
 
 def clear(gate: Gate) -> None:
     """Nothing of the chunk is left but the history."""
-    for table in ("hg_chunk", "hg_candidate", "hg_recurrence", "hg_arrival", "hg_read", "hg_incident"):
+    for table in ("hg_chunk", "hg_candidate", "hg_recurrence", "hg_arrival", "hg_read", "hg_part", "hg_incident"):
         database(gate).write(lambda tx: tx.run(Statement("Empty it.", f"delete from {table}")))  # noqa: B023, S608
 
 

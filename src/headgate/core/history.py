@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Self
 
-from headgate.core.ledger.model import CLOSE_EVENT, REOPEN_EVENT
+from headgate.core.ledger.model import CLOSE_EVENT, LIST_EVENT, REOPEN_EVENT, UNLIST_EVENT
 from headgate.core.queue.model import HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
 from headgate.core.tables.states import BATCH, CHUNK, INGEST_JOB, LOCK
 
 #: Every noun that something may happen to, and the events of each.
 EVENTS: Mapping[str, tuple[str, ...]] = {
     LOCK.name: LOCK.told,
-    CHUNK.name: (*CHUNK.told, CLOSE_EVENT, REOPEN_EVENT),
+    CHUNK.name: (*CHUNK.told, CLOSE_EVENT, REOPEN_EVENT, LIST_EVENT, UNLIST_EVENT),
     "job": ("pause", "unpause"),
     BATCH.name: (*BATCH.told, REPAIR_EVENT),
     INGEST_JOB.name: (*INGEST_JOB.told, *JOB_EVENTS, REPAIR_EVENT),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from headgate.core.errors import ClaimLost, ClaimRefused, NotOwner, UnknownName
-from headgate.core.ledger.model import Claim
+from headgate.core.ledger.model import MOST_PARTS, Claim
 from headgate.core.logs import LogStream, LogText
 from headgate.operations.arguments import By, Lease, RequestId, Token, Wait, Worker
 from headgate.operations.declaring import About, Declarations, Idempotency, Named
@@ -14,6 +14,10 @@ from headgate.operations.ledger import JOB, SEALED
 declared = Declarations("claims", "ledger")
 CLAIMED = "Claimed, with a new token."
 LOST = (ClaimLost, NotOwner, UnknownName)
+ListedOutputs = Annotated[
+    dict[str, Annotated[list[str], About(max_length=MOST_PARTS)]] | None,
+    About("The data ids that were made of each dataset that the job fans out to.", example={"parts": ["a", "b"]}),
+]
 Texts = Annotated[list[LogText], About("The end of each stream.", min_length=1, max_length=len(LogStream))]
 
 
@@ -36,12 +40,12 @@ def claim(job: str, dataid: str, worker: Worker = None, lease: Lease = 60, reque
 
 
 @declared.post(
-    "/jobs/{job}/chunks/{dataid}/success", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB, errors=LOST,
-    quick=True,
+    "/jobs/{job}/chunks/{dataid}/success", "chunk:claim", repeat=Idempotency.PROVEN, limit=JOB,
+    errors=(*LOST, ClaimRefused), quick=True,
 )  # fmt: skip
-def success(job: str, dataid: str, token: Token, by: By = None) -> None:
+def success(job: str, dataid: str, token: Token, outputs: ListedOutputs = None, by: By = None) -> None:
     """Report that the chunk succeeded. Repeating the report is safe; 409, without any change, if the claim is not
-    yours.
+    yours, or if `outputs` has a data id that was made from another one.
     """
 
 

@@ -62,6 +62,10 @@ OrderWord = Annotated[str, About("Order of its data ids: natural or text.")]
 SecretJobs = Annotated[list[str] | None, About("Jobs that may read its secrets; null: any.")]
 Inputs = Annotated[Sequence[str], About(example=["orders_raw"])]
 Outputs = Annotated[Sequence[str], About(example=["orders_clean"])]
+FanOut = Annotated[
+    Sequence[str],
+    About("Datasets of which one chunk makes several data ids, which the report of success lists.", example=["parts"]),
+]
 MaxAttempts = Annotated[int, About("Failures after which a chunk is not retried; 0: no limit.")]
 MaxCrashes = Annotated[int, About("Crashes of workers after which a chunk is held; 0: no limit.")]
 MaxInterruptions = Annotated[int, About("Interruptions after which a chunk is held; 0: no limit.")]
@@ -142,6 +146,7 @@ class JobDefinition:
     stop_exit: StopExitWord = "interrupt"
     recur: Recur = 0
     maps: Maps = None
+    fan_out: FanOut = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +215,7 @@ def define_job(
     job: str, inputs: Inputs = (), outputs: Outputs = (), environment: dict[str, str] | None = None,
     max_attempts: MaxAttempts = 3, max_crashes: MaxCrashes = 3, max_interruptions: MaxInterruptions = 10,
     retry_delay: RetryDelay = 0, on_failure: OnFailureWord = "rerun", stop_exit: StopExitWord = "interrupt",
-    recur: Recur = 0, maps: Maps = None,
+    recur: Recur = 0, maps: Maps = None, fan_out: FanOut = (),
 ) -> Defined:  # fmt: skip
     """Define a job. Repeating the same definition changes nothing. Keys and secrets are not part of it."""
 

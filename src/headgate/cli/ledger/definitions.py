@@ -69,9 +69,14 @@ def define(console: Console, file: Path, holders: Sequence[str], *, yes: bool) -
 def planned_holders(ledger: Ledger, pipeline: Mapping[str, Any]) -> list[str]:
     """The jobs that would become holders of secrets by a pipeline, as DATASET/JOB."""
     datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
-    uses = {name: [*body.get("inputs", ()), *body.get("outputs", ())] for name, body in pipeline.get("job", {}).items()}
+    uses = {name: [*body.get("inputs", ()), *_made(body)] for name, body in pipeline.get("job", {}).items()}
     named = [name for name, body in datasets.items() if body.get("secrets")]
     return ledger.secrets.new_holders(uses, named, {name: body.get("secret_jobs") for name, body in datasets.items()})
+
+
+def _made(body: Mapping[str, Any]) -> list[str]:
+    """The datasets that a job of the file makes."""
+    return [*body.get("outputs", ()), *body.get("fan_out", ())]
 
 
 def define_all(ledger: Ledger, pipeline: Mapping[str, Any], holders: Iterable[str] = ()) -> Defined:
@@ -100,9 +105,7 @@ def watches_in(file: Path, pipeline: Mapping[str, Any]) -> list[FileWatch]:
     found = []
     for name, body in pipeline.get("dataset", {}).items():
         if "watch" in body:
-            maker = next(
-                (job for job, each in pipeline.get("job", {}).items() if name in each.get("outputs", ())), None
-            )
+            maker = next((job for job, each in pipeline.get("job", {}).items() if name in _made(each)), None)
             if maker is not None:
                 why = f"has a watch, but job {maker!r} makes it; a dataset has one producer"
                 raise BadValue("dataset", name, why)
@@ -196,7 +199,7 @@ def _table(file: Path, text: str, content: Mapping[str, Any], name: str) -> Mapp
 
 
 def _check_lists(file: Path, text: str, name: str, body: Mapping[str, Any]) -> None:
-    for key in ("inputs", "outputs", "secret_jobs"):
+    for key in ("inputs", "outputs", "fan_out", "secret_jobs"):
         if key in body and not isinstance(body[key], list):
             raise BadValue(
                 key, body[key], (f"of {name} in {file.name}, line {_line(text, key)}, is not a list of names")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.ledger.claim_files import ListedOutputs, claim_files, environment, listed_outputs, secret_variables
 from headgate.cli.ledger.next_claim import claim_chunk, next_or_named, nothing_to_do
-from headgate.cli.processes.run_folder import private_file, run_folder
+from headgate.cli.processes.run_folder import run_folder
 from headgate.cli.processes.stopping import Stops, signal_name
 from headgate.cli.processes.user_command import GRACE, PASS_API_TOKEN, RunCommand, open_processes, user_command
 from headgate.cli.terminal.console import Console
-from headgate.cli.terminal.failures import CANNOT_WRITE, NOTHING_TO_DO
+from headgate.cli.terminal.failures import CANNOT_WRITE, FAILED, NOTHING_TO_DO
 from headgate.cli.terminal.options import common, number_option
 from headgate.cli.terminal.values import DURATION
-from headgate.core.errors import BadValue, ClaimLost, HeadgateError, Unavailable
+from headgate.core.errors import BadValue, ClaimLost, ClaimRefused, HeadgateError, Unavailable
 from headgate.core.ledger.model import StopExit
 from headgate.service.leases.clock import steady
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headgate.cli.ledger.job_loop import Tell
     from headgate.cli.ledger.run_log import RunLog
     from headgate.cli.processes.running import Following
-    from headgate.core.ledger.model import Claim, Port
+    from headgate.core.ledger.model import Claim
     from headgate.service.leases.renewal import ClaimHold
     from headgate.service.ledger.use_cases import Ledger
 
@@ -57,8 +57,9 @@ def run(console: Console, /, job_name: str, dataid: str | None, *, loop: bool, w
     environment contains HEADGATE_JOB, HEADGATE_DATAID, HEADGATE_ATTEMPT, HEADGATE_TOKEN, HEADGATE_INPUT_<NAME>_URI,
     HEADGATE_OUTPUT_<NAME>_URI and the job's variables. The file HEADGATE_CLAIM_FILE holds the whole claim as JSON; only
     its user can read it, and it is removed afterwards. If inputs have mappings, HEADGATE_INPUT_IDS_FILE names a file
-    with the data ids to read of the first of them, one per line; HEADGATE_INPUT_<NAME>_IDS_FILE those of each. A job's
-    variables are called PARAM_…; the setting
+    with the data ids to read of the first of them, one per line; HEADGATE_INPUT_<NAME>_IDS_FILE those of each. If the
+    job fans out, CMD writes the data ids that it made to the file HEADGATE_OUTPUT_IDS_FILE, one per line, and of each
+    further dataset to HEADGATE_OUTPUT_<NAME>_IDS_FILE. A job's variables are called PARAM_…; the setting
     `job_variables` allows others. CMD inherits the rest of the environment, except Headgate's own secrets (API token,
     keys and key files, mail password).
 
@@ -182,6 +183,7 @@ def _work(
             return _interrupted(console, ledger, hold, stops.number, "before the command started")
         with claim_files(folder, claim) as files:
             code = following.until_end([hold], {**told, **files}, settle=True)
+            listed = listed_outputs(claim, files)
     except OSError as error:
         hold.stop()
         return _could_not_start(console, ledger, claim, error)
@@ -200,17 +202,28 @@ def _work(
         _end_lost(ledger, claim, following)
     if following.stopped_by and claim.stop_exit is not StopExit.TRUST:
         return _interrupted(console, ledger, hold, following.stopped_by, _ended(code))
-    return _ended_by_itself(ledger, hold, code, log)
+    return _ended_by_itself(console, ledger, hold, code, log, listed)
 
 
-def _ended_by_itself(ledger: Ledger, hold: ClaimHold, code: int, log: RunLog) -> int:
-    """The command has ended: its exit code decides, and whether all of its output was written."""
+def _ended_by_itself(
+    console: Console, ledger: Ledger, hold: ClaimHold, code: int, log: RunLog, listed: ListedOutputs
+) -> int:
+    """The command has ended: its exit code decides, whether all of its output was written, and what it listed."""
     claim, why = hold.claim, _failure(code, log)
     if why:
         _report(hold, lambda: ledger.fail(claim, why))
         return code or CANNOT_WRITE
-    _report(hold, lambda: ledger.success(claim))
-    return 0
+    fault = listed.fault
+    if not fault:
+        try:
+            _report(hold, lambda: ledger.success(claim, outputs=listed.outputs))
+        except (BadValue, ClaimRefused) as error:
+            fault = str(error)
+        else:
+            return 0
+    _report(hold, lambda: ledger.fail(claim, fault))
+    console.say(f"headgate: {claim.job} {claim.dataid}: {fault}")
+    return FAILED
 
 
 def _interrupted(console: Console, ledger: Ledger, hold: ClaimHold, number: int, how: str) -> int:
@@ -276,50 +289,6 @@ def _check_variables(console: Console, ledger: Ledger, claim: Claim) -> None:
     except BadValue as error:
         ledger.fail(claim, str(error))
         raise
-
-
-def environment(claim: Claim) -> dict[str, str]:
-    """Variables for the command. Those of Headgate cannot be overwritten by the job's own variables."""
-    told = {
-        "HEADGATE_JOB": claim.job, "HEADGATE_DATAID": claim.dataid, "HEADGATE_ATTEMPT": str(claim.attempt),
-        "HEADGATE_TOKEN": str(claim.token),
-    }  # fmt: skip
-    ports = {f"{prefix}_URI": port.uri for prefix, port in _prefixes(claim)}
-    return {**claim.environment, **ports, **told}
-
-
-@contextmanager
-def claim_files(folder: Path, claim: Claim) -> Iterator[dict[str, str]]:
-    """Variables that name files: the claim, and for each input with a mapping the data ids that the claim reads."""
-    with ExitStack() as stack:
-        files = {"HEADGATE_CLAIM_FILE": stack.enter_context(private_file(folder, "claim-", claim.to_json() + "\n"))}
-        for prefix, port in _prefixes(claim):
-            if port.dataids is not None:
-                text = "".join(f"{dataid}\n" for dataid in port.dataids)
-                path = stack.enter_context(private_file(folder, "ids-", text, ".txt"))
-                files |= {f"{prefix}_IDS_FILE": path}
-                files.setdefault("HEADGATE_INPUT_IDS_FILE", path)
-        yield {name: str(path) for name, path in files.items()}
-
-
-def secret_variables(claim: Claim) -> dict[str, str]:
-    """Secrets as variables, if the caller asked for them."""
-    return {
-        f"{prefix}_SECRET_{variable_name(name)}": secret
-        for prefix, port in _prefixes(claim)
-        for name, secret in port.secrets.items()
-    }
-
-
-def _prefixes(claim: Claim) -> Iterator[tuple[str, Port]]:
-    for kind, found in (("INPUT", claim.inputs), ("OUTPUT", claim.outputs)):
-        for name, port in found.items():
-            yield f"HEADGATE_{kind}_{variable_name(name)}", port
-
-
-def variable_name(name: str) -> str:
-    """A dataset's name as a part of a variable's: capitals, digits and underscores."""
-    return re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
 @contextmanager

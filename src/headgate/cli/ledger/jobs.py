@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.ledger.claim_files import read_ids
 from headgate.cli.ledger.dataids import EXACT, ONE
 from headgate.cli.ledger.job_acts import STEAL, answer_changes, forget, hold, resubmit, unhold
 from headgate.cli.ledger.job_logs import logs
@@ -102,11 +104,23 @@ def next_chunk(console: Console, job_name: str, dataid: str | None, worker: str 
 @job.command("success")
 @CHUNK
 @TOKEN
+@click.option(
+    "--ids-from", metavar="DATASET=FILE", multiple=True,
+    help="Data ids that were made of a dataset that the job fans out to, one per line; - reads them from stdin.",
+)  # fmt: skip
 @common
-def success(console: Console, job_name: str, dataid: str, token: int) -> None:
+def success(console: Console, job_name: str, dataid: str, token: int, ids_from: Sequence[str]) -> None:
     """Report that a claimed chunk succeeded."""
-    console.ask(lambda gate: gate.ledger.success(job_name, dataid, token))
+    outputs = {name: read_ids(file) for name, file in map(_dataset_and_file, ids_from)} if ids_from else None
+    console.ask(lambda gate: gate.ledger.success(job_name, dataid, token, outputs=outputs))
     _answer_report(console, job_name, dataid, SUCCESS_EVENT, "done")
+
+
+def _dataset_and_file(word: str) -> tuple[str, str]:
+    name, equals, file = word.partition("=")
+    if not (name and equals and file):
+        raise click.UsageError(f"--ids-from {word!r} is not of the form DATASET=FILE, for example parts=ids.txt")
+    return name, file
 
 
 @job.command("fail")
@@ -183,7 +197,7 @@ def list_jobs(console: Console) -> None:
     """List jobs with their inputs and outputs."""
     jobs = console.ask(lambda gate: gate.ledger.jobs())
     rows = [
-        (each.name, ", ".join(each.inputs) or "-", ", ".join(each.outputs) or "-", each.paused or "-") for each in jobs
+        (each.name, ", ".join(each.inputs) or "-", ", ".join(each.makes) or "-", each.paused or "-") for each in jobs
     ]
     headings = ("JOB", "READS", "MAKES", "PAUSED")
     documents = [each.to_document() for each in jobs]
@@ -199,10 +213,11 @@ def show(console: Console, job_name: str) -> None:
     document = found.to_document()
     shown = {"job": found.name, **{f"reads {name}": str(found.map_of(name)) for name in found.inputs}}
     shown["makes"] = ", ".join(found.outputs)
+    if found.fan_out:
+        shown["fans out to"] = ", ".join(found.fan_out)
     shown["environment"] = ", ".join(f"{name}={value}" for name, value in found.environment.items())
-    rest = {
-        name: value for name, value in document.items() if name not in (*shown, "name", "inputs", "outputs", "maps")
-    }
+    told = (*shown, "name", "inputs", "outputs", "fan_out", "maps")
+    rest = {name: value for name, value in document.items() if name not in told}
     console.answer(
         document, lambda: pairs({name: "-" if value == "" else value for name, value in (shown | rest).items()})
     )

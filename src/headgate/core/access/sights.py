@@ -41,7 +41,7 @@ class Sight:
 
     def job(self, job: Job) -> bool:
         """Whether a job may be seen: all datasets that it reads and makes must be, unless the caller works on it."""
-        return job.name in self.jobs or all(self.dataset(name) for name in (*job.inputs, *job.outputs))
+        return job.name in self.jobs or all(self.dataset(name) for name in job.uses)
 
     def entry(self, entry: Entry) -> bool:
         """Whether an entry of a history may be seen. What happened to a job as a whole may not."""

@@ -188,7 +188,7 @@ def _retry_of(job: Job, row: Row, *, delay: bool) -> Iterable[Condition]:
 
 def _readers(chunk: ChunkSnapshot) -> Iterable[Condition]:
     for row in (*chunk.rows, *chunk.readers):
-        reads = row.kind is Kind.INPUT and row.dataset in chunk.job.outputs and row.job != chunk.job.name
+        reads = row.kind is Kind.INPUT and row.dataset in chunk.job.makes and row.job != chunk.job.name
         if reads and row.alive:
             yield Condition("reader", Answer.NO, f"another job is reading it: {row.sentence()}", row)
 
@@ -213,6 +213,7 @@ def claim_modes(chunk: ChunkSnapshot) -> dict[str, Mode]:
     read = [(name, dataid) for name in job.inputs if name not in chunk.sources]
     read += [(name, row.dataid) for name, source in chunk.sources.items() for row in source.ready]
     modes = {chunk_resource(*each): claim_mode(Kind.INPUT) for each in read}
+    modes |= {chunk_resource(*part.key): claim_mode(Kind.OUTPUT) for part in chunk.parts if part.listed}
     return modes | {chunk_resource(name, dataid): claim_mode(Kind.OUTPUT) for name in job.outputs}
 
 

@@ -23,6 +23,7 @@ from headgate.core.ledger.model import (
     Kind,
     Row,
 )
+from headgate.core.ledger.parts import Listed, listing, part_changes, turned
 from headgate.core.ledger.rules import ABSENT, ChunkFacts, state_of, word_of
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkRecord, ChunkSnapshot, RowChange, worst_row
 from headgate.core.ledger.sources import Reading, SourceSet, late_sentence, readings, with_newer
@@ -57,7 +58,7 @@ class ChunkDraft:
         return ChunkOutcome(
             result, after, tuple(self._changes()), tuple(self._records), now_ready - ready, ready - now_ready,
             find_candidate(after), self._reads(), changed=True, overrides=tuple(self._overrides),
-            incidents=tuple(self._incidents),
+            incidents=tuple(self._incidents), parts=tuple(part_changes(before.parts, after.parts)),
         )  # fmt: skip
 
     # ------------------------------------------------------------ guards
@@ -133,6 +134,7 @@ class ChunkDraft:
                 self._started.add((kind, name))
                 self.put(kind, name, replace(running, dataset=name, kind=kind))
         self.chunk = replace(self.chunk, reads=readings(chunk.sources.values()))
+        self.turn_parts(running.status, running.token)
         self.record(row, worker, running.token, before, running.status, reason)
 
     def end(self, event: str, base: Row, who: str, message: str = "") -> None:
@@ -155,6 +157,7 @@ class ChunkDraft:
                     interruptions=counts.interruptions,
                 )  # fmt: skip
                 self.put(own.kind, own.dataset, None if word == ABSENT else after)
+        self.turn_parts(word_of(row.target, Kind.OUTPUT, base.former), token, message[:MESSAGE_LENGTH])
         self.record(row, who, token, RUNNING, status, message)
 
     def reap(self, who: str) -> bool:
@@ -193,6 +196,7 @@ class ChunkDraft:
             if own is not None and own.status == before:
                 self.redo(own, row, why, delay=max(redo, default=0.0))
         self.leave_inputs(row)
+        self.turn_parts(row.target, speaker.token, why)
         self.chunk = replace(self.chunk, reads=with_newer(self.chunk.reads, [each for _, each in late]))
         self.record(row, who, speaker.token, before, self.chunk.status, why)
 
@@ -203,6 +207,18 @@ class ChunkDraft:
                 word = _beside(row)
                 after = replace(own, status=word, lease=None, expires_in=None, retry_in=None)
                 self.put(own.kind, own.dataset, None if word == ABSENT else after)
+
+    # ------------------------------------------------------------ fan-out
+
+    def turn_parts(self, status: str, token: int, message: str = "") -> None:
+        """What was made of it by fan-out has the same status; absent: it goes."""
+        if self.chunk.parts:
+            self.chunk = replace(self.chunk, parts=tuple(turned(self.chunk.parts, status, token, message)))
+
+    def list_parts(self, listed: Listed, token: int) -> None:
+        """A success says what it made by fan-out."""
+        parts = listing(self.chunk.parts, listed, self.job.name, self.chunk.dataid, token)
+        self.chunk = replace(self.chunk, parts=tuple(parts))
 
     # ------------------------------------------------------------ rows
 

@@ -10,12 +10,12 @@ from headgate.core.ledger.model import Dataset, Job
 
 def edges_of(jobs: Iterable[Job]) -> list[Edge]:
     """For each job, every dataset that it reads with every dataset that it writes."""
-    return [(source, target) for job in jobs for source in job.inputs for target in job.outputs]
+    return [(source, target) for job in jobs for source in job.inputs for target in job.makes]
 
 
 def flow_order(datasets: Iterable[Dataset], jobs: Sequence[Job]) -> list[str]:
     """Names of datasets, each before those that are made from it; datasets that no job uses come last."""
-    used = {name for job in jobs for name in (*job.inputs, *job.outputs)}
+    used = {name for job in jobs for name in job.uses}
     found = layout([each.name for each in datasets], edges_of(jobs))
     return sorted(found.order, key=lambda name: name not in used)
 

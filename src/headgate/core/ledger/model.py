@@ -24,6 +24,8 @@ CLAIM_EVENT, SUCCESS_EVENT, FAIL_EVENT, INTERRUPT_EVENT, REAP_EVENT = "claim", "
 PUBLISH_EVENT, FORCE_EVENT, RESUBMIT_EVENT, FORGET_EVENT = "publish", "force", "resubmit", "forget"
 HOLD_EVENT, UNHOLD_EVENT = "hold", "unhold"
 CLOSE_EVENT, REOPEN_EVENT = "close", "reopen"
+#: Of a chunk that was made by fan-out: the newest attempt lists it, or no longer.
+LIST_EVENT, UNLIST_EVENT = "list", "unlist"
 #: Of a data id of a job with mapped inputs: whether more may arrive for it.
 OPEN, CLOSED = "open", "closed"
 #: What runs or is done: nobody has to do anything about it.
@@ -31,6 +33,10 @@ SETTLED = (READY, DONE, RUNNING)
 MESSAGE_LENGTH = 1000
 #: Data ids that one claim may read by mappings, unless set otherwise.
 DEFAULT_MAX_INPUT_IDS = 10_000
+#: A dataset that a job fans out to, beside the kinds of its inputs and outputs.
+FAN_OUT = "FANOUT"
+#: Data ids that one success may list.
+MOST_PARTS = 10_000
 #: The missing inputs are kept as bits of one number.
 MOST_INPUTS = 60
 
@@ -131,6 +137,18 @@ class Job:
     recur: float = 0.0
     #: By input: which of its data ids one data id of the job reads; the same one where none is given.
     maps: Mapping[str, InputMap] = field(default_factory=dict)
+    #: Datasets of which one chunk makes several data ids, which its worker lists when it reports success.
+    fan_out: tuple[str, ...] = ()
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """Every dataset that it produces: outputs have its own data ids, those that it fans out to have others."""
+        return self.outputs + self.fan_out
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Every dataset that it reads or produces."""
+        return self.inputs + self.makes
 
     @property
     def mapped(self) -> bool:
@@ -163,7 +181,7 @@ class Job:
         """Return the job for programs."""
         return {
             "name": self.name, "inputs": list(self.inputs), "outputs": list(self.outputs),
-            "environment": dict(self.environment), "max_attempts": self.max_attempts,
+            "fan_out": list(self.fan_out), "environment": dict(self.environment), "max_attempts": self.max_attempts,
             "max_crashes": self.max_crashes, "max_interruptions": self.max_interruptions,
             "retry_delay": self.retry_delay, "on_failure": str(self.on_failure), "stop_exit": str(self.stop_exit),
             "paused": self.paused, "recur": self.recur,
@@ -253,7 +271,8 @@ class Port:
     secrets: Mapping[str, str] = field(repr=False)
     #: When masked: what `headgate keys open` opens with the job's key.
     sealed: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: Of an input with a mapping: the data ids that this claim reads, in order. None: `dataid` alone.
+    #: Of an input with a mapping: the data ids that this claim reads, in order. Of a dataset that the job fans out to:
+    #: those that its last attempt listed. None: `dataid` alone.
     dataids: tuple[str, ...] | None = None
 
 

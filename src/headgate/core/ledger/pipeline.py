@@ -19,27 +19,35 @@ def check_job(job: Job) -> Job:
     """A job that could run, by itself."""
     if job.name == EXTERNAL:
         raise BadValue("job", job.name, "is reserved for data produced elsewhere; choose another name")
-    for what, names in (("input", job.inputs), ("output", job.outputs)):
+    for what, names in (("input", job.inputs), ("output", job.outputs), ("fan_out", job.fan_out)):
         for name in names:
             check_name(what, name)
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise BadValue(what, twice, f"is named twice by job {job.name!r}")
-    both = next((name for name in job.inputs if name in job.outputs), None)
-    if both is not None:
-        raise BadValue("dataset", both, f"is both input and output of job {job.name!r}, which could never start")
+    _check_apart(job)
     if not job.inputs and not job.outputs:
-        raise BadValue("job", job.name, "has neither inputs nor outputs; name at least one")
+        lack = "has neither inputs nor outputs; name at least one"
+        raise BadValue("job", job.name, f"{lack}: its status is kept there" if job.fan_out else lack)
     if len(job.inputs) > MOST_INPUTS:
         raise BadValue("inputs", len(job.inputs), f"are too many; at most {MOST_INPUTS} are allowed")
     return _check_recur(job)
 
 
 def _check_recur(job: Job) -> Job:
-    if job.recur and job.outputs:
+    if job.recur and job.makes:
         why = f"of job {job.name!r} is for jobs without outputs: what it makes stays READY"
         raise BadValue("recur", job.recur, why)
     return job
+
+
+def _check_apart(job: Job) -> None:
+    both = next((name for name in job.inputs if name in job.makes), None)
+    if both is not None:
+        raise BadValue("dataset", both, f"is both input and output of job {job.name!r}, which could never start")
+    both = next((name for name in job.outputs if name in job.fan_out), None)
+    if both is not None:
+        raise BadValue("fan_out", both, f"is an output of job {job.name!r} too: its data ids are the job's, or others")
 
 
 def check_count(what: str, value: object) -> int:
@@ -77,11 +85,11 @@ def parse_stop_exit(value: object) -> StopExit:
 def check_beside(job: Job, datasets: Iterable[str], jobs: Iterable[Job]) -> None:
     """A job beside all others: its datasets are there, and nobody else makes what it makes."""
     known = set(datasets)
-    for name in (*job.inputs, *job.outputs):
+    for name in job.uses:
         if name not in known:
             raise UnknownName("dataset", name, f"Define it before job {job.name!r}")
     for other in jobs:
-        taken = next((name for name in job.outputs if name in other.outputs and other.name != job.name), None)
+        taken = next((name for name in job.makes if name in other.makes and other.name != job.name), None)
         if taken is not None:
             raise BadValue("output", taken, f"is already produced by job {other.name!r}; a dataset has one producer")
 
@@ -91,7 +99,7 @@ def warnings_for(jobs: Sequence[Job], published: Mapping[str, Sequence[str]]) ->
 
     `published`: some READY data ids of each dataset that has any.
     """
-    made = {name: job.name for job in jobs for name in job.outputs}
+    made = {name: job.name for job in jobs for name in job.makes}
     there = set(published)
     told = [
         f"job {job.name} reads {name}, which no job produces and nobody has published yet"

@@ -142,6 +142,13 @@ JOB = (
         "same job.",
     ),
     Key(
+        "fan_out",
+        "list of names",
+        "[]",
+        "Datasets of which one chunk makes several data ids. Its command lists them in `$HEADGATE_OUTPUT_IDS_FILE`. "
+        "They are not listed in `outputs`.",
+    ),
+    Key(
         "environment",
         "table of texts",
         "{}",

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from headgate.core.access.owners import Actor, Override
 from headgate.core.incidents import IncidentChange
 from headgate.core.ledger.model import DONE, READY, Change, Job, Kind, Row
+from headgate.core.ledger.parts import Part, PartChange, part_row
 from headgate.core.ledger.rules import ABSENT, CHUNK_RULES, ChunkRules, state_of
 from headgate.core.ledger.sources import Reading, SourceSet
 from headgate.core.locks.model import Lock
@@ -47,6 +48,8 @@ class ChunkSnapshot:
     readers: tuple[Row, ...] = ()
     #: The store's time, where the job does its chunks again and again.
     at: datetime | None = None
+    #: What was made of it by fan-out.
+    parts: tuple[Part, ...] = ()
 
     def own(self, kind: Kind, dataset: str) -> Row | None:
         """The job's own row."""
@@ -181,11 +184,15 @@ class ChunkOutcome(Generic[T_co]):
     incidents: tuple[IncidentChange, ...] = ()
     #: What the caller changes although another principal owns it: it is logged.
     overrides: tuple[Override, ...] = ()
+    #: What changes about chunks that were made of it by fan-out.
+    parts: tuple[PartChange, ...] = ()
 
     def changes(self, dataid: str) -> Sequence[Change]:
         """What changes, for people; a chunk whose rows say the same may be meant."""
+        job = self.snapshot.job.name
         return [
-            row_change(self.snapshot.job.name, dataid, each.before, each.after) for each in self.rows
+            *(row_change(job, dataid, each.before, each.after) for each in self.rows),
+            *(row_change(job, each.key[1], part_row(each.before), part_row(each.after)) for each in self.parts),
         ]  # fmt: skip
 
 

@@ -5,14 +5,15 @@ ClaimRefused, ClaimLost, NotOwner, UnknownName and TransitionRefused are raised,
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from headgate.core.errors import ClaimLost, ClaimRefused, UnknownName
 from headgate.core.ledger.claims import may_claim
 from headgate.core.ledger.draft import ChunkDraft
 from headgate.core.ledger.model import EXTERNAL, HOLD, RESUBMIT, Change, Kind, Row
-from headgate.core.ledger.rules import ABSENT, ChunkFacts, state_of
+from headgate.core.ledger.parts import Listed, TakenPart, check_listed
+from headgate.core.ledger.rules import ABSENT, ChunkFacts, state_of, word_of
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot, row_change, worst_row
 from headgate.core.ledger.sources import changed
 from headgate.core.tables.machine import Also
@@ -52,11 +53,17 @@ def force(snapshot: ChunkSnapshot, worker: str, lease: float, reason: str, *, st
 # ---------------------------------------------------------------- reports
 
 
-def succeed(snapshot: ChunkSnapshot, token: int, who: str) -> ChunkOutcome[None]:
-    """The worker is done. What it read by mappings is compared with what is there now."""
+def succeed(
+    snapshot: ChunkSnapshot, token: int, who: str, listed: Listed | None = None, taken: Sequence[TakenPart] = ()
+) -> ChunkOutcome[None]:
+    """The worker is done. What it read by mappings is compared with what is there now.
+
+    `listed`: what it made by fan-out, `taken`: which of that cannot be its own.
+    """
     draft = ChunkDraft(snapshot)
     base = worst_row(snapshot.owned())
     if draft.may_report("success", token) and base:
+        draft.list_parts(check_listed(snapshot.job, snapshot.dataid, listed, taken), token)
         draft.end("success", base, who)
         draft.miss(tuple(changed(snapshot.sources.values(), snapshot.reads)), who)
     return draft.outcome(None)
@@ -149,6 +156,7 @@ def _start_over(
         if own is not None:
             draft.redo(own, draft.find_row(event, own, named=named), reason)
     draft.leave_inputs(row)
+    draft.turn_parts(row.target, _newest_token(snapshot), reason)
     draft.record(row, who, _newest_token(snapshot), snapshot.status, draft.chunk.status, reason)
     return draft.outcome(None)
 
@@ -174,6 +182,7 @@ def hold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[tuple[C
             )  # fmt: skip
             draft.put(job.counted, name, held)
         changes.append(row_change(job.name, chunk.dataid, old, draft.chunk.own(job.counted, name)))
+    draft.turn_parts(row.target, token, reason)
     draft.record(row, who, token, before, draft.chunk.status, reason)
     return draft.outcome(tuple(changes), check=True)
 
@@ -188,6 +197,9 @@ def unhold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[None]
         same = back.target == state_of(held.former, held.kind)
         after = replace(held, status=held.former if same else back.target, former="")
         draft.put(held.kind, held.dataset, None if back.target == ABSENT else after)
+    # What was made of a chunk without a row is to be made again.
+    word = RESUBMIT if row.target == ABSENT else word_of(row.target, Kind.OUTPUT, rows[0].former)
+    draft.turn_parts(word, _newest_token(snapshot), reason)
     draft.record(row, who, _newest_token(snapshot), snapshot.status, draft.chunk.status, reason)
     return draft.outcome(None)
 

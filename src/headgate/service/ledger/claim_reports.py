@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headgate.core.errors import BadValue
-from headgate.core.ledger.model import EXTERNAL, Claim
+from headgate.core.ledger.model import EXTERNAL, MOST_PARTS, Claim
 from headgate.core.values.names import check_name
 from headgate.core.values.redaction import hide
 from headgate.service.checks import check_token
@@ -31,6 +32,23 @@ def check_reference(claim: ClaimLike | str, dataid: str | None, token: object) -
     if claim == EXTERNAL:
         raise BadValue("job", claim, "is reserved for data produced elsewhere, which is published, not claimed")
     return check_name("job", claim), check_name("dataid", dataid), check_token(token)
+
+
+def check_outputs(outputs: object) -> dict[str, list[str]] | None:
+    """The data ids that a worker lists, each once, by dataset; BadValue for what cannot be one."""
+    if outputs is None:
+        return None
+    if not isinstance(outputs, Mapping):
+        raise BadValue("outputs", outputs, 'is not a mapping of datasets to data ids: {"parts": ["a", "b"]}')
+    found = {}
+    for name, dataids in outputs.items():
+        if isinstance(dataids, str) or not isinstance(dataids, Iterable):
+            raise BadValue(f"outputs.{name}", dataids, "is not a list of data ids")
+        listed = list(dict.fromkeys(check_name("dataid", each) for each in dataids))
+        if len(listed) > MOST_PARTS:
+            raise BadValue(f"outputs.{name}", len(listed), f"are too many; at most {MOST_PARTS:,} are listed")
+        found[check_name("dataset", name)] = listed
+    return found
 
 
 def without_secrets(claim: ClaimLike | str, message: object) -> str:

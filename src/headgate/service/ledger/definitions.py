@@ -39,8 +39,8 @@ class Definitions:
     def check(self, secrets: Secrets, holders: Iterable[str], *, share: bool) -> None:
         """Raise what sealing would: keys that cannot be read or do not fit, holders that nobody has confirmed."""
         for name, values in self._secrets.items():
-            secrets.check(name, values, [job.name for job in self.jobs if name in (*job.inputs, *job.outputs)])
-        uses = {job.name: (*job.inputs, *job.outputs) for job in self.jobs} if share else {}
+            secrets.check(name, values, [job.name for job in self.jobs if name in job.uses])
+        uses = {job.name: job.uses for job in self.jobs} if share else {}
         named = [name for name, values in self._secrets.items() if values]
         if uses or self._secrets:
             allowed = {each.name: each.secret_jobs for each in self.datasets}
@@ -102,6 +102,7 @@ def _job(  # noqa: PLR0913 - each is a property by its name
     stop_exit: str = "interrupt",
     recur: float | str = 0,
     maps: Mapping[str, Mapping[str, Any]] | None = None,
+    fan_out: Sequence[str] = (),
 ) -> Job:
     job = Job(
         check_name("job", name),
@@ -116,6 +117,7 @@ def _job(  # noqa: PLR0913 - each is a property by its name
         parse_stop_exit(stop_exit),
         recur=parse_recur(recur),
         maps=parse_maps(maps, inputs),
+        fan_out=check_names("fan_out", fan_out),
     )
     check_job_variables(job.environment, variables, "here")
     return check_job(job)

@@ -21,7 +21,7 @@ from headgate.service.access.identity import actor, asker_for
 from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
 from headgate.service.leases.ending import EndWait, Look
 from headgate.service.leases.looking import REST_SECONDS, Looking
-from headgate.service.ledger.claim_reports import ClaimLike, check_reference, without_secrets
+from headgate.service.ledger.claim_reports import ClaimLike, check_outputs, check_reference, without_secrets
 from headgate.service.ledger.definitions import Definitions
 from headgate.service.ledger.job_progress import DataIds, JobWait, follow, progress_of
 from headgate.service.ledger.questions import LedgerReader
@@ -109,8 +109,8 @@ class Ledger(LedgerReader, SelectedChunks):
         self, name: str, *, inputs: Sequence[str] = (), outputs: Sequence[str] = (),
         environment: Mapping[str, str] | None = None, max_attempts: int = 3, max_crashes: int = 3,
         max_interruptions: int = 10, retry_delay: float = 0, on_failure: str = "rerun", stop_exit: str = "interrupt",
-        recur: float | str = 0, maps: Mapping[str, Mapping[str, Any]] | None = None, share: bool = True,
-        holders: Iterable[str] = (),
+        recur: float | str = 0, maps: Mapping[str, Mapping[str, Any]] | None = None, fan_out: Sequence[str] = (),
+        share: bool = True, holders: Iterable[str] = (),
     ) -> Defined:  # fmt: skip
         """Define a job, and return what changed and what looks like a mistake. Repeating a definition changes nothing.
 
@@ -131,11 +131,12 @@ class Ledger(LedgerReader, SelectedChunks):
             (0: never).
         :param maps: By input: which of its data ids one data id of the job reads, with the keys of a pipeline file, for
             example `{"days": {"kind": "period", "period": "month", "unit": "day"}}`. The same one where none is given.
+        :param fan_out: Datasets of which one chunk makes several data ids. Its worker lists them: see `success`.
         """
         job = {
             "inputs": inputs, "outputs": outputs, "environment": environment, "max_attempts": max_attempts,
             "max_crashes": max_crashes, "max_interruptions": max_interruptions, "retry_delay": retry_delay,
-            "on_failure": on_failure, "stop_exit": stop_exit, "recur": recur, "maps": maps,
+            "on_failure": on_failure, "stop_exit": stop_exit, "recur": recur, "maps": maps, "fan_out": fan_out,
         }  # fmt: skip
         return self.define(jobs={name: job}, share=share, holders=holders)
 
@@ -172,7 +173,7 @@ class Ledger(LedgerReader, SelectedChunks):
         bare = {each.name: Port(each.name, "", each.uri, each.settings, each.secrets) for each in datasets}
         return {
             "inputs": {name: bare[name] for name in found.inputs},
-            "outputs": {name: bare[name] for name in found.outputs},
+            "outputs": {name: bare[name] for name in found.makes},
         }
 
     # ---------------------------------------------------------------- work
@@ -247,13 +248,22 @@ class Ledger(LedgerReader, SelectedChunks):
         return _taken(self._store.force(*names, asker_for(**asked), check_reason(reason), steal=steal))
 
     def success(
-        self, claim: ClaimLike | str, dataid: str | None = None, token: int | None = None, *, by: str | None = None
-    ) -> None:
-        """Report that the chunk is done; repeating it changes nothing. Raises ClaimLost if the claim is not yours."""
-        self._success(*self._reference(claim, dataid, token), by)
+        self, claim: ClaimLike | str, dataid: str | None = None, token: int | None = None, *,
+        outputs: Mapping[str, Iterable[str]] | None = None, by: str | None = None,
+    ) -> None:  # fmt: skip
+        """Report that the chunk is done; repeating it changes nothing. Raises ClaimLost if the claim is not yours.
 
-    def _success(self, job: str, dataid: str, token: int, by: str | None) -> None:
-        self._store.success(job, dataid, token, actor(by))
+        Raises ClaimRefused, and changes nothing, if `outputs` has a data id that was made from another one.
+
+        :param outputs: The data ids that were made of each dataset that the job fans out to: they become READY. Those
+            that the last success listed and this one does not are held.
+        """
+        self._success(*self._reference(claim, dataid, token), check_outputs(outputs), by)
+
+    def _success(
+        self, job: str, dataid: str, token: int, outputs: Mapping[str, Sequence[str]] | None, by: str | None
+    ) -> None:  # fmt: skip
+        self._store.success(job, dataid, token, actor(by), outputs)
         event("chunk.success", job=job, dataid=dataid, token=token)
 
     def fail(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from threading import Event
 from types import TracebackType
 from typing import Protocol, Self
 
-from headgate.core.errors import HeadgateError, Lost
+from headgate.core.errors import BadValue, ClaimRefused, HeadgateError, Lost
 from headgate.core.ledger.model import Claim, StopExit
 from headgate.core.logs import LogText
 from headgate.service.leases.clock import steady
@@ -27,7 +27,7 @@ class ClaimReports(Protocol):
 
     def heartbeat(self, claim: Claim) -> float: ...
 
-    def success(self, claim: Claim) -> None: ...
+    def success(self, claim: Claim, *, outputs: Mapping[str, Iterable[str]] | None = None) -> None: ...
 
     def fail(self, claim: Claim, message: str) -> None: ...
 
@@ -67,6 +67,13 @@ class Work:
         self._task.error = error
         self._chunks.close()
 
+    def made(self, dataset: str, dataids: Iterable[str]) -> None:
+        """Say which data ids the current chunk made of a dataset that the job fans out to.
+
+        They are listed in the report when the chunk is done; none unless said otherwise.
+        """
+        self._task.outputs[dataset] = list(dataids)
+
     def close(self) -> None:
         """End the loop. The current chunk is reported as a plain `for` would report it."""
         self._chunks.close()
@@ -82,6 +89,8 @@ class _Task:
         #: Whether the error that ends the body is known when the loop is left.
         self.learns_errors = False
         self.error: BaseException | None = None
+        #: What the current chunk made by fan-out.
+        self.outputs: dict[str, list[str]] = {}
 
     @property
     def stopped(self) -> bool:
@@ -94,10 +103,15 @@ class _Task:
             with suppress(Lost):  # The body may have reported it as done by itself.
                 self.ledger.interrupt(claim, STOPPED)
             return
+        listed = {name: self.outputs.get(name, []) for name, port in claim.outputs.items() if port.dataids is not None}
+        outputs = {**listed, **self.outputs} or None
         try:
-            self.ledger.success(claim)
+            self.ledger.success(claim, outputs=outputs)
         except (KeyboardInterrupt, SystemExit):
-            self.ledger.success(claim)  # It is done: a stop amid the report must not lose that.
+            self.ledger.success(claim, outputs=outputs)  # It is done: a stop amid the report must not lose that.
+            raise
+        except (BadValue, ClaimRefused) as error:  # What it listed is not its own.
+            self.ledger.fail(claim, str(error))
             raise
 
     def leave(self, claim: Claim, error: BaseException) -> None:
@@ -129,6 +143,7 @@ def _chunks(task: _Task) -> Generator[Claim, None, None]:
         claim = task.claim_next()
         if claim is None:
             return
+        task.outputs = {}
         hold = ClaimHold(task.ledger.heartbeat, claim, sent)
         hold.start()
         try:

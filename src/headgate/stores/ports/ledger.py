@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # A caller that asks for one has loaded it: the command start
     from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
     from headgate.core.ledger.census import Span, Tally
     from headgate.core.ledger.fan import ChunkLink, FanIn
+    from headgate.core.ledger.parts import Listed
     from headgate.core.ledger.selection import BulkRequest, BulkResult
     from headgate.core.ledger.verdicts import Plan, Verdict
 
@@ -62,8 +63,12 @@ class LedgerStore(Protocol):
     def force(self, job: str, dataid: str, asker: Asker, reason: str, *, steal: bool) -> Claim:
         """Whatever it is: RUNNING, forced. ClaimRefused while a worker is on it, unless `steal`."""
 
-    def success(self, job: str, dataid: str, token: int, who: str) -> None:
-        """RUNNING by that token: READY and DONE. Already so: nothing changes. Otherwise ClaimLost."""
+    def success(self, job: str, dataid: str, token: int, who: str, listed: Listed | None = None) -> None:
+        """RUNNING by that token: READY and DONE. Already so: nothing changes. Otherwise ClaimLost.
+
+        `listed`: what it made by fan-out, by dataset: READY; what it listed before and does not now: HOLD. ClaimRefused
+        when one of them is another job's, or was made from another data id.
+        """
 
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
         """RUNNING by that token: ERROR, or HOLD. Already so: nothing changes. Otherwise ClaimLost."""

@@ -183,7 +183,7 @@ def _lost_candidates(tx: Transaction, shape: Shape) -> Found:
     for position, name in enumerate(() if shape.job.mapped else shape.job.inputs):
         params = {"dataset": shape.ids[name], "job": shape.id, "bit": 1 << position, "linked": shape.numbers}
         lost.update((str(row[0]), None) for row in tx.all(sql.UNSEEN_CHUNKS, **params, limit=MOST))
-    for (dataid,) in tx.all(_TROUBLE, job=shape.id, limit=MOST):
+    for (dataid,) in tx.all(_TROUBLE, job=shape.id, datasets=shape.numbers, limit=MOST):
         if _is_lost(tx, shape, str(dataid)):
             lost[str(dataid)] = None
     for dataid in list(lost)[:MOST]:
@@ -292,7 +292,7 @@ def _raise_tokens(database: Database, tx: Transaction) -> bool:
 _TROUBLE = Statement(
     "Data ids of a job that wait for another try, or were resubmitted.",
     """select distinct dataid from hg_chunk
-       where job_id = :job and status not in {settled_or_held} limit :limit""",
+       where job_id = :job and dataset_id in (:datasets*) and status not in {settled_or_held} limit :limit""",
 )
 _DROP_CANDIDATE = Statement("A candidate goes.", "delete from hg_candidate where job_id = :job and dataid = :dataid")
 REPAIRS: Mapping[str, Callable[[Transaction, Fault, str], bool]] = {

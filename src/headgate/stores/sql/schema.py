@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, Table, Text, false
 from sqlalchemy import text as condition
 
-from headgate.core.ledger.model import RUNNING, SETTLED, Kind, OnFailure
+from headgate.core.ledger.model import FAN_OUT, RUNNING, SETTLED, Kind, OnFailure
 from headgate.core.ledger.ordering import Order
 from headgate.core.locks.model import COMPATIBLE, Mode
 from headgate.stores.sql import history_schema, log_schema
@@ -196,7 +196,7 @@ job_dataset = Table(
     Column("kind", text(6), nullable=False),
     Column("position", Integer, nullable=False, comment="the bit by which an input is missing"),
     Column("mapping", Document, comment="JSON; null: the same data id"),
-    CheckConstraint(one_of("kind", KINDS), name="hg_job_dataset_kind"),
+    CheckConstraint(one_of("kind", (*KINDS, FAN_OUT)), name="hg_job_dataset_kind"),
     Index("hg_job_dataset_dataset", "dataset_id", "kind"),
     **MYSQL,
 )
@@ -326,6 +326,20 @@ read = Table(
     Column("version", BigInteger, nullable=False, comment="which READY: its token, or when it was published"),
     Column("newer", Boolean(create_constraint=False), nullable=False, comment="it is newer than what was read"),
     Index("hg_read_source", "dataset_id", "source"),
+    sqlite_with_rowid=False,
+    **MYSQL,
+)
+
+# Chunks that were made by fan-out, and which data id of the job each was made from.
+part = Table(
+    "hg_part",
+    metadata,
+    Column("dataset_id", Integer, primary_key=True, autoincrement=False),
+    Column("dataid", text(255), primary_key=True, comment="of the dataset that the job fans out to"),
+    Column("job_id", Integer, nullable=False),
+    Column("source", text(255), nullable=False, comment="the job's data id that it was made from"),
+    Column("listed", Boolean(create_constraint=False), nullable=False, comment="false: the last success left it out"),
+    Index("hg_part_source", "job_id", "source"),
     sqlite_with_rowid=False,
     **MYSQL,
 )

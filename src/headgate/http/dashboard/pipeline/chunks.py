@@ -23,6 +23,7 @@ from headgate.core.ledger.model import (
     RUNNING,
     UNHOLD_EVENT,
     Change,
+    Job,
     Kind,
     Row,
 )
@@ -62,6 +63,8 @@ class Story:
     inputs: Sequence[FanIn]
     outputs: Sequence[Row]
     readers: Sequence[ChunkLink]
+    #: Whether it was made by fan-out, from a chunk of another data id.
+    is_part: bool = False
 
     @property
     def status(self) -> str:
@@ -76,7 +79,7 @@ class Story:
     @property
     def page(self) -> str:
         """Its address."""
-        return chunk_page(self.job, self.dataset, self.dataid)
+        return chunk_page(EXTERNAL if self.is_part else self.job, self.dataset, self.dataid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +108,18 @@ class ChunkAction:
 
 @router.get("/pipeline/datasets/{dataset}/chunks/{dataid}")
 def dataset_chunk(request: Request, gate: TheGate, who: Reader, dataset: str, dataid: str) -> Response:
-    """A chunk of a dataset: on the page of the job that makes it, or its own when it is made elsewhere."""
+    """A chunk of a dataset: on the page of its job, or its own when it is made elsewhere or by fan-out."""
     story = outside(gate, dataset, dataid)
-    return _page(request, gate, who, story) if story.job == EXTERNAL else RedirectResponse(story.page, 303)
+    if story.job == EXTERNAL or story.is_part:
+        return _page(request, gate, who, story)
+    return RedirectResponse(story.page, 303)
 
 
 @router.get("/pipeline/jobs/{job}/chunks/{dataid}")
 def chunk(request: Request, gate: TheGate, who: Reader, job: str, dataid: str) -> Response:
-    """A chunk of a job."""
-    return _page(request, gate, who, story_of(gate, job, dataid))
+    """A chunk of a job; one that it made by fan-out has a page by its dataset."""
+    story = story_of(gate, job, dataid)
+    return RedirectResponse(story.page, 303) if story.is_part else _page(request, gate, who, story)
 
 
 @router.get("/pipeline/jobs/{job}/chunks/{dataid}/{name}")
@@ -152,7 +158,7 @@ async def _act(request: Request, service: TheService, who: Caller, find: Callabl
 
 
 def _page(request: Request, gate: Gate, who: Caller, story: Story) -> Response:
-    made_here = story.job != EXTERNAL
+    made_here = story.job != EXTERNAL and not story.is_part
     verdict = gate.ledger.explain(story.job, story.dataid) if made_here else None
     entries = list(gate.history(job=story.job, dataid=story.dataid, limit=TOLD))
     if not made_here:
@@ -192,9 +198,20 @@ def story_of(gate: Gate, job: str, dataid: str) -> Story:
     first = found.first
     made = {row.dataset: row for row in rows if row.kind is Kind.OUTPUT}
     own = next((r for r in rows if (r.job, r.dataset, r.kind) == (job, first, found.counted)), None)
+    part = next((name for name in found.fan_out if name in made and made[name].job == job), None)
+    if own is None and part is not None:
+        return outside(gate, part, dataid)
     inputs = gate.ledger.fan_in(job, [dataid])
     outputs = [made.get(name, _absent(name, dataid, job)) for name in found.outputs if name != first]
-    return Story(job, dataid, first, own, inputs, outputs, _readers(gate, found.outputs, dataid))
+    return Story(job, dataid, first, own, inputs, outputs, _made_of(gate, found, dataid))
+
+
+def _made_of(gate: Gate, job: Job, dataid: str) -> list[ChunkLink]:
+    """Who reads what the job made of a data id; and what it made of it by fan-out."""
+    links = _readers(gate, job.outputs, dataid)
+    if job.fan_out and job.inputs and not job.mapped:
+        links += [each for each in gate.ledger.readers(job.inputs[0], dataid) if each.dataset in job.fan_out]
+    return links
 
 
 def outside(gate: Gate, dataset: str, dataid: str) -> Story:
@@ -203,9 +220,10 @@ def outside(gate: Gate, dataset: str, dataid: str) -> Story:
         raise UnknownName("dataset", dataset)
     rows = gate.ledger.status(dataid=dataid)
     row = next((each for each in rows if each.dataset == dataset and each.kind is Kind.OUTPUT), None)
-    maker = next((job.name for job in gate.ledger.jobs() if dataset in job.outputs), EXTERNAL)
-    job = row.job if row else maker
-    return Story(job, dataid, dataset, row, (), (), _readers(gate, [dataset], dataid))
+    maker = next((job for job in gate.ledger.jobs() if dataset in job.makes), None)
+    job = row.job if row else maker.name if maker else EXTERNAL
+    is_part = maker is not None and maker.name == job and dataset in maker.fan_out
+    return Story(job, dataid, dataset, row, (), (), _readers(gate, [dataset], dataid), is_part)
 
 
 def _readers(gate: Gate, made: Sequence[str], dataid: str) -> list[ChunkLink]:
@@ -221,7 +239,9 @@ def _absent(dataset: str, dataid: str, job: str) -> Row:
 
 
 def allowed(story: Story) -> list[str]:
-    """The acts that the table has in this state."""
+    """The acts that the table has in this state; what was made by fan-out follows the chunk that it was made from."""
+    if story.is_part:
+        return []
     state = state_of(story.status)
     rows = [row for row in CHUNK.rows if row.source == state and (row.also is not Also.NOTHING)]
     by_person = {row.event for row in rows if row.by is (By.CLIENT if story.job == EXTERNAL else By.OPERATOR)}

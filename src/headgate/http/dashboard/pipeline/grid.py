@@ -154,7 +154,7 @@ def _fans(gate: Gate, jobs: Sequence[Job], lead: str, table: Table | None) -> Ma
 
 def _makers(jobs: Sequence[Job]) -> dict[str, str]:
     """The job that makes a dataset."""
-    return {name: job.name for job in jobs for name in job.outputs}
+    return {name: job.name for job in jobs for name in job.makes}
 
 
 # ---------------------------------------------------------------- lists

@@ -124,7 +124,7 @@ def graph_of(gate: Gate) -> tuple[dict[str, FlowNode], list[tuple[str, str]]]:
     """Every dataset and job as a node, by its key, and what leads to what."""
     datasets, jobs, tallies = gate.ledger.datasets(), gate.ledger.jobs(), census.tallies(gate.ledger)
     edges = [(f"dataset {name}", f"job {job.name}") for job in jobs for name in job.inputs]
-    edges += [(f"job {job.name}", f"dataset {name}") for job in jobs for name in job.outputs]
+    edges += [(f"job {job.name}", f"dataset {name}") for job in jobs for name in job.makes]
     nodes = {f"dataset {each.name}": _dataset_node(each, jobs, tallies) for each in datasets}
     standing = gate.ledger.standing()
     nodes |= {f"job {each.name}": _job_node(gate, each, standing) for each in jobs}
@@ -137,7 +137,7 @@ def _dataset_node(dataset: Dataset, jobs: Sequence[Job], tallies: Sequence[Tally
     return FlowNode(
         f"dataset-{quote(dataset.name, safe='')}", dataset.name, "dataset",
         link("/pipeline/grid", {"dataset": dataset.name}), counts,
-        before=[job.name for job in jobs if dataset.name in job.outputs],
+        before=[job.name for job in jobs if dataset.name in job.makes],
         after=[job.name for job in jobs if dataset.name in job.inputs],
     )  # fmt: skip
 

@@ -79,7 +79,7 @@ def _by_target(tx: Transaction, shape: Shape, arrivals: Sequence[Arrival]) -> di
     arrived: dict[str, set[tuple[str, str]]] = {}
     if any(each.ready and not shape.job.map_of(each.dataset).creates for each in arrivals if each.dataset):
         # Reference data: it makes nothing late, but what failed without it may be tried again.
-        failed = tx.all(mapping_sql.READ_FAILED, job=shape.id, limit=MOST_FAILED)
+        failed = tx.all(mapping_sql.READ_FAILED, job=shape.id, datasets=shape.numbers, limit=MOST_FAILED)
         arrived = {str(dataid): {("", "")} for (dataid,) in failed}
     for each in arrivals:
         for dataid in targets_of(tx, shape, each.dataset, each.dataid) if each.dataset else [each.dataid]:

@@ -17,14 +17,13 @@ from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.candidates import batches, became_ready, became_unready
 from headgate.stores.sql.ledger.incident_changes import write_incidents
 from headgate.stores.sql.ledger.mapping_statements import ADD_ARRIVAL, ADD_READ, DROP_READS
+from headgate.stores.sql.ledger.parts import announce_parts, write_parts
 from headgate.stores.sql.ledger.recurrences import keep_recurrence
+from headgate.stores.sql.ledger.running import BY_HAND
 from headgate.stores.sql.ledger.shapes import Claimed, Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import ChunkGroup, load
 
 T = TypeVar("T")
-
-#: A lease that was set by hand: it ends in seventy thousand years.
-BY_HAND = 2**61
 
 
 class ClaimTokens:
@@ -74,6 +73,7 @@ def apply(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], request_
             token=token, before=record.before, after=record.after, reason=record.reason,
         )  # fmt: skip
     _write_reads(tx, shape, dataid, outcome)
+    write_parts(tx, shape, outcome, tokens)
     write_incidents(tx, shape.id, [dataid], outcome.incidents)
     announce(tx, shape, outcome, [dataid])
     write_candidates(tx, shape, [dataid], outcome.candidate)
@@ -86,7 +86,9 @@ def as_claim(shape: Shape, chunk: ChunkSnapshot, tokens: ClaimTokens | None = No
     token = row.token if tokens is None else tokens(row.token)
     lease = row.lease or 0.0
     return shape.claim(
-        Claimed(chunk.dataid, row.attempt, token, row.worker, lease, row.expires_in or lease, row.forced), chunk.reads
+        Claimed(chunk.dataid, row.attempt, token, row.worker, lease, row.expires_in or lease, row.forced),
+        chunk.reads,
+        chunk.parts,
     )
 
 
@@ -94,6 +96,7 @@ def announce(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], datai
     """Update the jobs that read chunks which became READY, or are no longer."""
     became_unready(tx, sorted(shape.ids[name] for name in outcome.unready), dataids)
     became_ready(tx, sorted(shape.ids[name] for name in outcome.ready), dataids)
+    announce_parts(tx, shape, outcome)
 
 
 def refresh_candidate(tx: Transaction, shape: Shape, dataid: str) -> None:
@@ -191,6 +194,7 @@ def apply_many(tx: Transaction, shape: Shape, group: ChunkGroup, tokens: ClaimTo
         )  # fmt: skip
     for dataid in group.dataids:
         _write_reads(tx, shape, dataid, outcome)
+    write_parts(tx, shape, outcome, tokens)
     write_incidents(tx, shape.id, group.dataids, outcome.incidents)
     write_candidates(tx, shape, group.dataids, outcome.candidate)
 

@@ -9,12 +9,14 @@ from headgate.calls.idempotency import Unfinished
 from headgate.core.ledger import work as chunk_work
 from headgate.core.ledger.claims import missing_references
 from headgate.core.ledger.model import Asker, Claim, Kind
+from headgate.core.ledger.parts import Listed
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.stores.sql.database.moments import micro, to_micro
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.arrivals import MOST_FOLDS, fold
 from headgate.stores.sql.ledger.changes import apply, as_claim, carry_out
+from headgate.stores.sql.ledger.parts import with_listed
 from headgate.stores.sql.ledger.recurrences import move_due
 from headgate.stores.sql.ledger.shapes import Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import load, with_locks
@@ -97,6 +99,17 @@ def force(tx: Transaction, job: str, dataid: str, asker: Asker, reason: str, *, 
     chunk = with_locks(tx, load(tx, shape, dataid))
     outcome = chunk_work.force(chunk, asker.worker, asker.lease, reason, steal=steal)
     return as_claim(shape, outcome.snapshot, apply(tx, shape, outcome, asker.request_id))
+
+
+def succeed(tx: Transaction, job: str, dataid: str, token: int, who: str, listed: Listed | None) -> None:
+    """The worker is done; `listed`: what it made by fan-out."""
+    shape = shape_of(tx, job, share=True)
+
+    def unit(chunk: ChunkSnapshot) -> ChunkOutcome[None]:
+        chunk, taken = with_listed(tx, shape, chunk, listed or {})
+        return chunk_work.succeed(chunk, token, who, listed, taken)
+
+    carry_out(tx, shape, dataid, unit)
 
 
 def interrupt(tx: Transaction, job: str, dataid: str, token: int, message: str, who: str) -> None:

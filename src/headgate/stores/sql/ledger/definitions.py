@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headgate.core.errors import Refused
-from headgate.core.ledger.model import Dataset, Defined, Job, Kind
+from headgate.core.ledger.model import FAN_OUT, Dataset, Defined, Job, Kind
 from headgate.core.ledger.pipeline import check_beside, differences, warnings_for
 from headgate.stores.sql.access.credential_statements import DROP_COPIES_OF, DROP_STRAY_COPIES, READ_HOLDERS
 from headgate.stores.sql.database.moments import to_micro
@@ -27,7 +27,7 @@ SAMPLE = 20
 
 def define(tx: Transaction, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
     """New datasets and jobs, or other definitions of them. Warnings are those that were not there before."""
-    named = {each.name for each in datasets} | {name for job in jobs for name in (*job.inputs, *job.outputs)}
+    named = {each.name for each in datasets} | {name for job in jobs for name in job.uses}
     tx.all(sql.OWN_DATASETS, names=sorted(named))  # In one order, whatever the order of the definitions.
     known = _warnings(tx) if jobs else []
     changes = [line for each in datasets for line in define_dataset(tx, each)]
@@ -99,29 +99,31 @@ def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str
     number = int(tx.one(sql.LOCK_JOB, name=job.name)[0])
     if old is not None:
         tx.run(sql.CHANGE_JOB, id=number, **columns)
-        if (old.inputs, old.outputs, old.maps) == (job.inputs, job.outputs, job.maps):
+        if _links(old) == _links(job):
             if old.recur != job.recur:
                 start_over(tx, shape_of(tx, job.name, share=False))
             return
-        _refuse_running(tx, number, job.name)
+        _refuse_running(tx, shape_of(tx, job.name, share=False))
         tx.run(sql.DROP_LINKS, job=number)
-    for kind, names in ((Kind.INPUT, job.inputs), (Kind.OUTPUT, job.outputs)):
+    for kind, names in ((Kind.INPUT.value, job.inputs), (Kind.OUTPUT.value, job.outputs), (FAN_OUT, job.fan_out)):
         for position, name in enumerate(names):
-            mapping = job.maps.get(name) if kind is Kind.INPUT else None
+            mapping = job.maps.get(name)
             text = None if mapping is None else json.dumps(mapping.to_document(), ensure_ascii=False)
-            tx.run(
-                sql.ADD_LINK, job=number, dataset=datasets[name], kind=kind.value, position=position, mapping=text
-            )  # fmt: skip
+            tx.run(sql.ADD_LINK, job=number, dataset=datasets[name], kind=kind, position=position, mapping=text)
     tx.run(DROP_STRAY_COPIES, job=number)
     rebuild(tx, shape_of(tx, job.name, share=False))
 
 
-def _refuse_running(tx: Transaction, number: int, name: str) -> None:
-    busy = tx.one(sql.READ_BUSY, job=number, limit=1)
+def _links(job: Job) -> tuple[object, ...]:
+    """What it reads and makes, and how."""
+    return job.inputs, job.outputs, job.fan_out, job.maps
+
+
+def _refuse_running(tx: Transaction, shape: Shape) -> None:
+    busy = tx.one(sql.READ_BUSY, job=shape.id, datasets=shape.numbers, limit=1)
     if busy:
-        raise Refused(
-            f"job {name} is processing {busy[0]}; its inputs and outputs can be changed when it has no running claim"
-        )
+        told = f"job {shape.job.name} is processing {busy[0]}"
+        raise Refused(f"{told}; its inputs and outputs can be changed when it has no running claim")
 
 
 def rebuild(tx: Transaction, shape: Shape) -> None:
@@ -135,7 +137,7 @@ def rebuild(tx: Transaction, shape: Shape) -> None:
     else:
         tx.run(DROP_ALL_READS, job=shape.id)
         _list_ready(tx, shape)
-    for dataset in shape.ids.values():
+    for dataset in shape.numbers:
         for batch in _pages(tx, sql.READ_STARTED, {"dataset": dataset, "job": shape.id}):
             for dataid in batch:
                 refresh_candidate(tx, shape, dataid)

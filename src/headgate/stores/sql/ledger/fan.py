@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.core.ledger.fan import ChunkLink, FanIn, fan_in_of
-from headgate.core.ledger.model import EXTERNAL
+from headgate.core.ledger.model import EXTERNAL, Kind
 from headgate.core.ledger.ordering import order_key
 from headgate.core.ledger.rules import ABSENT
 from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger.candidates import consumers_of
 from headgate.stores.sql.ledger.mapping_statements import READ_MADE_OF, READ_STATUSES
+from headgate.stores.sql.ledger.parts import parts_of
 from headgate.stores.sql.ledger.rows import job_names
 from headgate.stores.sql.ledger.shapes import Shape, all_jobs, dataset_of, shape_of
 from headgate.stores.sql.ledger.sources import source_of, targets_of
@@ -22,7 +23,7 @@ def ask_fan_in(database: Database, job: str, dataids: Sequence[str], most: int) 
 
     def ask(tx: Transaction) -> Sequence[FanIn]:
         shape = shape_of(tx, job, share=False)
-        makers = {name: each.name for each in all_jobs(tx).values() for name in each.outputs}
+        makers = {name: each.name for each in all_jobs(tx).values() for name in each.makes}
         return [
             fan_in_of(source_of(tx, shape, name, dataid), makers.get(name, EXTERNAL), most)
             for dataid in dataids
@@ -58,4 +59,16 @@ def _links(tx: Transaction, shape: Shape, dataset: str, dataid: str, most: int) 
         READ_STATUSES, dataset=shape.ids[job.first], dataids=shown, job=shape.id, kind=job.counted.value
     )  # fmt: skip
     statuses = {str(each): str(status) for each, status in rows}
-    return [ChunkLink(job.name, job.first, each, statuses.get(each, ABSENT)) for each in shown]
+    links = [ChunkLink(job.name, job.first, each, statuses.get(each, ABSENT)) for each in shown]
+    return links + [link for name in job.fan_out for link in _part_links(tx, shape, name, shown, most)]
+
+
+def _part_links(tx: Transaction, shape: Shape, dataset: str, sources: Sequence[str], most: int) -> list[ChunkLink]:
+    """What the job made by fan-out of these of its data ids."""
+    order = shape.datasets[dataset].order
+    found = sorted(parts_of(tx, shape, dataset, sources), key=lambda each: order_key(each, order))[:most]
+    rows = tx.all(
+        READ_STATUSES, dataset=shape.ids[dataset], dataids=found, job=shape.id, kind=Kind.OUTPUT.value
+    ) if found else []  # fmt: skip
+    statuses = {str(each): str(status) for each, status in rows}
+    return [ChunkLink(shape.job.name, dataset, each, statuses.get(each, ABSENT)) for each in found]

@@ -72,11 +72,11 @@ READ_MAPPED_READERS = Statement(
     """select distinct k.job_id from hg_job_dataset k join hg_job j on j.id = k.job_id
        where k.kind = 'INPUT' and k.dataset_id in (:datasets*) and j.mapped""",
 )
-NAME_MAPPED_READERS = Statement(
-    "The names of jobs that read these datasets by mappings.",
+NAME_OTHER_HOLDERS = Statement(
+    "The names of jobs whose claims on other data ids act as locks on these datasets: by mappings, or by fan-out.",
     """select distinct j.name from hg_dataset d
-       join hg_job_dataset k on k.dataset_id = d.id and k.kind = 'INPUT' join hg_job j on j.id = k.job_id
-       where d.name in (:names*) and j.mapped""",
+       join hg_job_dataset k on k.dataset_id = d.id join hg_job j on j.id = k.job_id
+       where d.name in (:names*) and (k.kind = 'FANOUT' or (k.kind = 'INPUT' and j.mapped))""",
 )
 READ_MADE_OF = Statement(
     "Data ids of a job that were made of these.",
@@ -102,7 +102,8 @@ HAS_ARRIVALS = Statement("Whether anything arrived for a job.", "select 1 from h
 READ_FAILED = Statement(
     "Data ids of a job that failed.",
     """select distinct dataid from hg_chunk
-       where job_id = :job and status = {in_error} and status not in {settled} limit :limit""",
+       where job_id = :job and dataset_id in (:datasets*) and status = {in_error} and status not in {settled}
+       limit :limit""",
 )
 READ_ARRIVALS = Statement(
     "What arrived for a job, oldest first.",

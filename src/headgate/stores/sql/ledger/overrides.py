@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, Refused
 from headgate.core.ledger import work as chunk_work
 from headgate.core.ledger.model import EXTERNAL, Change, Kind, Row
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
@@ -15,6 +15,7 @@ from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.candidates import batches, consumers_of
 from headgate.stores.sql.ledger.changes import ClaimTokens, announce, apply_many, carry_out
 from headgate.stores.sql.ledger.mapping_statements import READ_MADE_OF
+from headgate.stores.sql.ledger.parts import parts_of
 from headgate.stores.sql.ledger.rows import job_names
 from headgate.stores.sql.ledger.shapes import Shape, external_shape, shape_of
 from headgate.stores.sql.ledger.snapshots import ChunkGroup, decide_many
@@ -46,6 +47,9 @@ def set_status(tx: Transaction, wanted: Row, reason: str, who: str) -> Change:
         shape = external_shape(tx, wanted.dataset, share=True)
     else:
         shape = shape_of(tx, wanted.job, share=True)
+    if wanted.dataset in shape.job.fan_out:
+        told = f"{wanted.dataset}/{wanted.dataid} is made by fan-out of job {wanted.job}"
+        raise Refused(f"{told}: its status follows the chunk that it was made from")
     names = shape.job.inputs if wanted.kind is Kind.INPUT else shape.job.outputs
     if wanted.dataset not in names:
         listed = ", ".join(names) or "none"
@@ -107,8 +111,7 @@ def _decide(
 
 
 def _consumers(tx: Transaction, maker: Shape, shapes: dict[int, Shape]) -> Iterator[Shape]:
-    outputs = [maker.ids[name] for name in maker.job.outputs]
-    for consumer in consumers_of(tx, outputs) if outputs else ():
+    for consumer in consumers_of(tx, maker.made) if maker.made else ():
         if consumer.id not in shapes:
             shapes[consumer.id] = shape_of(tx, job_names(tx)[consumer.id], share=True)
         yield shapes[consumer.id]
@@ -116,12 +119,14 @@ def _consumers(tx: Transaction, maker: Shape, shapes: dict[int, Shape]) -> Itera
 
 def _made_of(tx: Transaction, maker: Shape, reader: Shape, made: set[str]) -> set[str]:
     """The data ids of a job that read these of another, or were made of them."""
-    if not reader.job.mapped:
-        return made
     found = set[str]()
-    for name in set(maker.job.outputs).intersection(reader.job.inputs):
-        found.update(target for dataid in made for target in targets_of(tx, reader, name, dataid))
-        for batch in batches(sorted(made)):
+    for name in set(maker.job.makes).intersection(reader.job.inputs):
+        there = made if name in maker.job.outputs else parts_of(tx, maker, name, sorted(made))
+        if not reader.job.mapped:
+            found |= there
+            continue
+        found.update(target for dataid in there for target in targets_of(tx, reader, name, dataid))
+        for batch in batches(sorted(there)):
             rows = tx.all(READ_MADE_OF, job=reader.id, dataset=reader.ids[name], dataids=batch)
             found.update(str(dataid) for (dataid,) in rows)
     return found

@@ -73,10 +73,11 @@ def _plan(tx: Transaction, shape: Shape, limit: int) -> Plan:
         near[dataid] = nearness(chunk)
         return may_claim(with_locks(tx, chunk))
 
-    def verdicts(statement: Statement) -> list[Verdict]:
-        return [verdict(str(row[0])) for row in tx.all(statement, job=shape.id, limit=limit)]
+    def verdicts(statement: Statement, **params: object) -> list[Verdict]:
+        return [verdict(str(row[0])) for row in tx.all(statement, job=shape.id, limit=limit, **params)]
 
-    ahead, busy, trouble = (verdicts(each) for each in (sql.READ_NEXT, sql.READ_BUSY, sql.READ_TROUBLE))
+    ahead = verdicts(sql.READ_NEXT)
+    busy, trouble = (verdicts(each, datasets=shape.numbers) for each in (sql.READ_BUSY, sql.READ_TROUBLE))
     incomplete = [verdict(each) for each in _incomplete(tx, shape, limit)]
     # A claim whose lease has expired is no candidate yet: find_next reaps it first.
     granted = {each.dataid: each for each in (*ahead, *busy) if each.granted}

@@ -41,8 +41,8 @@ class KnownJob:
     params: Parameters
     #: Whether the fast path may find a chunk of it: data ids of two orders have two places.
     plain: bool
-    #: Whether it has mapped inputs, others read it by mappings, or it does its chunks again: the slow path knows of
-    #: read sets, arrivals, and when a chunk is due.
+    #: Whether it has mapped inputs, fans out, others read it by mappings, or it does its chunks again: the slow path
+    #: knows of read sets, parts, arrivals, and when a chunk is due.
     mapped: bool
 
 
@@ -136,6 +136,7 @@ class QuickClaims:
         )  # fmt: skip
         plain = not job.paused and len({each.order for each in shape.datasets.values()}) == 1
         self._known[name] = KnownJob(
-            shape, self._database.dialect.as_parameters(known), plain, any(row[2] for row in rows) or job.recur > 0
+            shape, self._database.dialect.as_parameters(known), plain,
+            bool(job.fan_out) or any(row[2] for row in rows) or job.recur > 0,
         )  # fmt: skip
         return self._known[name]

@@ -18,6 +18,8 @@ from headgate.stores.sql.ledger import statements as sql
 
 #: Seconds from which on a lease has no end.
 ENDLESS = 1e12
+#: A lease that was set by hand: it ends in seventy thousand years.
+BY_HAND = 2**61
 
 
 def running_on(tx: Transaction, resources: Iterable[str], tag: str, *, hold_still: bool) -> list[Lock]:

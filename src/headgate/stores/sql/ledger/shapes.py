@@ -11,8 +11,9 @@ from typing import NamedTuple
 from headgate.core.errors import UnknownName
 from headgate.core.ledger.mappings.model import InputMap
 from headgate.core.ledger.mappings.parsing import parse_map
-from headgate.core.ledger.model import EXTERNAL, Claim, Dataset, Job, Kind, OnFailure, Port, StopExit
+from headgate.core.ledger.model import EXTERNAL, FAN_OUT, Claim, Dataset, Job, Kind, OnFailure, Port, StopExit
 from headgate.core.ledger.ordering import Order, order_key
+from headgate.core.ledger.parts import Part
 from headgate.core.ledger.sources import Reading
 from headgate.core.values.words import as_sentence, suggestion
 from headgate.stores.sql.database.moments import to_seconds
@@ -60,17 +61,22 @@ class Shape:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of its datasets, in the order in which all transactions lock them."""
-        return sorted(self.ids.values())
+        """The numbers of the datasets that have its data ids, in the order in which all transactions lock them."""
+        return sorted(self.ids[name] for name in (*self.job.inputs, *self.job.outputs))
+
+    @property
+    def made(self) -> list[int]:
+        """The numbers of the datasets that it produces."""
+        return sorted(self.ids[name] for name in self.job.makes)
 
     @property
     def told(self) -> int:
         """The number of the dataset that its history names: the first of those that keep its status."""
         return self.ids[(self.job.outputs or self.job.inputs)[0]]
 
-    def claim(self, row: Claimed, reads: Sequence[Reading] = ()) -> Claim:
+    def claim(self, row: Claimed, reads: Sequence[Reading] = (), parts: Iterable[Part] = ()) -> Claim:
         """A claim on one of its chunks, with all that is needed to reach the data; secrets are still sealed. `reads`:
-        what it reads by mappings.
+        what it reads by mappings; `parts`: what its last attempt made by fan-out.
         """
 
         def ports(names: Iterable[str]) -> dict[str, Port]:
@@ -81,14 +87,17 @@ class Shape:
             }
 
         def listed(name: str) -> tuple[str, ...] | None:
-            if name not in self.job.maps:
+            if name in self.job.fan_out:
+                dataids = [each.row.dataid for each in parts if each.listed and each.row.dataset == name]
+            elif name in self.job.maps:
+                dataids = [each.dataid for each in reads if each.dataset == name and not each.newer]
+            else:
                 return None
-            dataids = (each.dataid for each in reads if each.dataset == name and not each.newer)
             return tuple(sorted(dataids, key=lambda each: order_key(each, self.datasets[name].order)))
 
         return Claim(
             self.job.name, row.dataid, row.attempt, row.token, row.worker, row.lease, row.expires_in,
-            ports(self.job.inputs), ports(self.job.outputs), dict(self.job.environment), row.forced, self.job.stop_exit,
+            ports(self.job.inputs), ports(self.job.makes), dict(self.job.environment), row.forced, self.job.stop_exit,
         )  # fmt: skip
 
     def order_key(self, dataid: str) -> bytes:
@@ -111,7 +120,7 @@ def read_map(text: str) -> InputMap:
 
 
 def read_job(
-    row: Row, inputs: Iterable[str], outputs: Iterable[str], maps: Mapping[str, InputMap]
+    row: Row, inputs: Iterable[str], outputs: Iterable[str], maps: Mapping[str, InputMap], fan_out: Iterable[str]
 ) -> tuple[int, Job, str]:
     """Columns of a job: its number, what it is, and what proves its key."""
     (number, name, environment, max_attempts, max_crashes, max_interruptions, delay, on_failure, stop_exit, paused,
@@ -119,7 +128,7 @@ def read_job(
     job = Job(
         str(name), tuple(inputs), tuple(outputs), json.loads(environment), int(max_attempts), int(max_crashes),
         int(max_interruptions), to_seconds(delay) or 0.0, OnFailure(on_failure), StopExit(stop_exit), str(paused),
-        to_seconds(recur) or 0.0, maps,
+        to_seconds(recur) or 0.0, maps, tuple(fan_out),
     )  # fmt: skip
     return int(number), job, str(key_check)
 
@@ -132,8 +141,7 @@ def shape_of(tx: Transaction, name: str, *, share: bool) -> Shape:
     links = tx.all(sql.SHARE_SHAPE if share else sql.READ_SHAPE, job=row[0])
     shape = build_shape(row, links)
     if any(link[3 + DATASET_COLUMNS] for link in links):
-        made = [shape.ids[each] for each in shape.job.outputs]
-        readers = frozenset(int(job) for (job,) in tx.all(READ_MAPPED_READERS, datasets=made))
+        readers = frozenset(int(job) for (job,) in tx.all(READ_MAPPED_READERS, datasets=shape.made))
         return replace(shape, mapped_readers=readers)
     return shape
 
@@ -153,7 +161,10 @@ def build_shape(row: Row, links: Sequence[Row]) -> Shape:
     maps = {str(link[3]): read_map(link[2 + DATASET_COLUMNS]) for link in links if link[2 + DATASET_COLUMNS]}
     inputs = [each for _, kind, each in placed if kind == Kind.INPUT]
     outputs = [each for _, kind, each in placed if kind == Kind.OUTPUT]
-    number, job, key_check = read_job(row, inputs, outputs, {name: maps[name] for name in inputs if name in maps})
+    fan_out = [each for _, kind, each in placed if kind == FAN_OUT]
+    number, job, key_check = read_job(
+        row, inputs, outputs, {name: maps[name] for name in inputs if name in maps}, fan_out
+    )  # fmt: skip
     datasets = {each: dataset for each, (_, dataset) in found.items()}
     return Shape(job, number, datasets, {each: key for each, (key, _) in found.items()}, key_check)
 
@@ -182,7 +193,7 @@ def all_jobs(tx: Transaction) -> dict[int, Job]:
     names = {number: dataset.name for number, dataset in all_datasets(tx).items()}
     links = tx.all(sql.READ_LINKS)
 
-    def of(job_id: int, kind: Kind) -> list[str]:
+    def of(job_id: int, kind: str) -> list[str]:
         # A dataset whose definition was lost: the doctor reports it, and lists must not fail.
         wanted = (int(dataset) for job, dataset, word, _ in links if job == job_id and word == kind)
         return [names.get(dataset, f"lost dataset {dataset}") for dataset in wanted]
@@ -195,7 +206,10 @@ def all_jobs(tx: Transaction) -> dict[int, Job]:
         }
 
     rows = tx.all(sql.READ_JOBS)
-    read = (read_job(row, of(row[0], Kind.INPUT), of(row[0], Kind.OUTPUT), maps(row[0])) for row in rows)
+    read = (
+        read_job(row, of(row[0], Kind.INPUT), of(row[0], Kind.OUTPUT), maps(row[0]), of(row[0], FAN_OUT))
+        for row in rows
+    )
     return {number: job for number, job, _ in read}
 
 

@@ -16,6 +16,7 @@ from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.candidates import batches
+from headgate.stores.sql.ledger.parts import with_parts
 from headgate.stores.sql.ledger.rows import job_names, read_row
 from headgate.stores.sql.ledger.shapes import Shape
 from headgate.stores.sql.ledger.sources import mapped_rows, with_readers, with_sources
@@ -31,7 +32,7 @@ def load(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
         chunk = with_sources(tx, shape, snapshot_of(tx, shape, dataid, rows), hold_still=True)
     else:
         chunk = snapshot_of(tx, shape, dataid, tx.all(sql.LOCK_ROWS, datasets=shape.numbers, dataid=dataid))
-    return with_readers(tx, shape, chunk) if shape.mapped_readers else chunk
+    return _with_others(tx, shape, chunk, hold_still=True)
 
 
 def look(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
@@ -41,7 +42,14 @@ def look(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
         chunk = with_sources(tx, shape, snapshot_of(tx, shape, dataid, rows), hold_still=False)
     else:
         chunk = snapshot_of(tx, shape, dataid, tx.all(sql.READ_ROWS, datasets=shape.numbers, dataid=dataid))
-    return with_readers(tx, shape, chunk) if shape.mapped_readers else chunk
+    return _with_others(tx, shape, chunk, hold_still=False)
+
+
+def _with_others(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, *, hold_still: bool) -> ChunkSnapshot:
+    """The same with jobs that read it by a mapping, and with what was made of it by fan-out."""
+    if shape.mapped_readers:
+        chunk = with_readers(tx, shape, chunk)
+    return with_parts(tx, shape, chunk, hold_still=hold_still) if shape.job.fan_out else chunk
 
 
 def snapshot_of(tx: Transaction, shape: Shape, dataid: str, found: Sequence[SqlRow]) -> ChunkSnapshot:
@@ -88,7 +96,7 @@ def decide_many(
     delays: bool = False,
 ) -> list[ChunkGroup]:
     """Decide about many chunks of one job, by the rows that `read` finds. `delays`: the delay of a row counts too."""
-    if shape.job.mapped:
+    if shape.job.mapped or shape.job.fan_out:
         return [_decide_one(tx, shape, dataid, unit, read) for dataid in sorted(dataids)]
     return _decide_groups(tx, shape, dataids, unit, read, delays=delays)
 
@@ -128,7 +136,7 @@ def _decide_groups(
 def _decide_one(
     tx: Transaction, shape: Shape, dataid: str, unit: Callable[[ChunkSnapshot], ChunkOutcome[object]], read: Statement
 ) -> ChunkGroup:
-    """Chunks of mapped jobs have each its own inputs."""
+    """Chunks of mapped jobs have each its own inputs, and those of jobs that fan out what was made of them."""
     chunk = (look if read is sql.READ_MANY_ROWS else load)(tx, shape, dataid)
     return ChunkGroup(unit(chunk), [dataid], [max((row.token for row in chunk.owned()), default=0)])
 

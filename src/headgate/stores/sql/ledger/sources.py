@@ -52,7 +52,7 @@ def with_sources(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, *, hold_st
 def with_readers(tx: Transaction, shape: Shape, chunk: ChunkSnapshot) -> ChunkSnapshot:
     """The same with the jobs that read it by a mapping now."""
     made = sorted(shape.ids[name] for name in shape.job.outputs)
-    rows = tx.all(mapping_sql.READ_READERS, datasets=made, dataid=chunk.dataid)
+    rows = tx.all(mapping_sql.READ_READERS, datasets=made, dataid=chunk.dataid) if made else []
     if not rows:
         return chunk
     names, jobs = {shape.ids[name]: name for name in shape.job.outputs}, job_names(tx)

@@ -11,7 +11,7 @@ _JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.
                   j.on_failure, j.stop_exit, j.paused, j.recur, j.key_check"""
 _DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets, d.secret_jobs"
 #: Whether a job reads by mappings what this one makes.
-_READ_MAPPED = """k.kind = 'OUTPUT' and exists (select 1 from hg_job_dataset m join hg_job n on n.id = m.job_id
+_READ_MAPPED = """k.kind <> 'INPUT' and exists (select 1 from hg_job_dataset m join hg_job n on n.id = m.job_id
                                           where m.dataset_id = d.id and m.kind = 'INPUT' and n.mapped)"""
 _SHAPE = """from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id
             where k.job_id = :job order by d.id"""
@@ -276,11 +276,12 @@ READ_INCOMPLETE = Statement(
 READ_TROUBLE = Statement(
     "Data ids of a job that need a person, another try, or its turn.",
     """select distinct dataid from hg_chunk
-       where job_id = :job and status not in {settled} limit :limit""",
+       where job_id = :job and dataset_id in (:datasets*) and status not in {settled} limit :limit""",
 )
 READ_BUSY = Statement(
     "Data ids that a job works on.",
-    "select distinct dataid from hg_chunk where job_id = :job and lease_until > 0 limit :limit",
+    """select distinct dataid from hg_chunk
+       where job_id = :job and dataset_id in (:datasets*) and lease_until > 0 limit :limit""",
 )
 PUT_CANDIDATE = Statement(
     "A chunk may be claimable once nothing is missing.",

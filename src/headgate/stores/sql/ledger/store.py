@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
     from headgate.core.ledger.census import Span, Tally
     from headgate.core.ledger.fan import ChunkLink, FanIn
+    from headgate.core.ledger.parts import Listed
     from headgate.core.ledger.selection import BulkRequest, BulkResult
     from headgate.stores.sql.ledger.incidents import SqlIncidents
 
@@ -150,9 +151,9 @@ class SqlLedger:
 
     def listen(self, job: str, wake: Callable[[], None]) -> Subscription:
         known = self.job(job)[0]
-        makers = [each.name for each in self.jobs() if set(known.inputs).intersection(each.outputs)]
-        touched = {*known.inputs, *known.outputs}  # A lock on what it makes blocks it, too.
-        return self._news.listen([*map(of_job, [job, *makers]), *map(of_dataset, touched)], wake)
+        makers = [each.name for each in self.jobs() if set(known.inputs).intersection(each.makes)]
+        # A lock on what it makes blocks it, too.
+        return self._news.listen([*map(of_job, [job, *makers]), *map(of_dataset, {*known.uses})], wake)
 
     def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
         return self._database.write_through(lambda tx: claiming.claim(tx, job, dataid, asker))
@@ -160,14 +161,15 @@ class SqlLedger:
     def force(self, job: str, dataid: str, asker: Asker, reason: str, *, steal: bool) -> Claim:
         return self._database.write_through(lambda tx: claiming.force(tx, job, dataid, asker, reason, steal=steal))
 
-    def success(self, job: str, dataid: str, token: int, who: str) -> None:
+    def success(self, job: str, dataid: str, token: int, who: str, listed: Listed | None = None) -> None:
         topics = _of_claim(job, dataid)
         with FastPath() as fast:
-            if not is_keyed() and (listened := self._quick.succeed(job, dataid, token, who)) is not None:
+            if not listed and not is_keyed() and (listened := self._quick.succeed(job, dataid, token, who)) is not None:
                 self._news.tell(topics, listened=listened)
                 return
-        unit = partial(chunk_work.succeed, token=token, who=who)
-        self._news.write(lambda tx: on_chunk(tx, job, dataid, unit).result, *topics, again=fast.cut_off)
+        self._news.write(
+            lambda tx: claiming.succeed(tx, job, dataid, token, who, listed), *topics, again=fast.cut_off
+        )  # fmt: skip
 
     def fail(self, job: str, dataid: str, token: int, message: str, who: str) -> None:
         unit = partial(chunk_work.fail, token=token, message=message, who=who)

@@ -22,7 +22,7 @@ from headgate.stores.sql.database.engine import Database, FastPath
 from headgate.stores.sql.database.moments import to_seconds
 from headgate.stores.sql.database.sql_text import Row
 from headgate.stores.sql.database.transaction import Transaction
-from headgate.stores.sql.ledger.mapping_statements import NAME_MAPPED_READERS
+from headgate.stores.sql.ledger.mapping_statements import NAME_OTHER_HOLDERS
 from headgate.stores.sql.ledger.running import running_on
 from headgate.stores.sql.locks import statements as sql
 from headgate.stores.sql.locks.changes import WAITER_LEASE, Committed, carry_out, ticket_columns
@@ -118,7 +118,7 @@ class Queueing:
         if chunks := list(filter(None, (parse_chunk_resource(want.resource) for want in ticket.request.wants))):
             datasets = sorted({dataset for dataset, _ in chunks})
             # A claim that reads a chunk by a mapping has another data id.
-            readers = self._database.single(NAME_MAPPED_READERS, names=datasets)
+            readers = self._database.single(NAME_OTHER_HOLDERS, names=datasets)
             topics = [*(of_data(dataid) for _, dataid in chunks), *(of_job(str(job)) for (job,) in readers)]
             self._end_listening(ticket)
             self._listening[ticket.number] = self._news.listen(topics, wake)
