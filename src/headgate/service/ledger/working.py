@@ -71,6 +71,9 @@ class Work:
         """Say which data ids the current chunk made of a dataset that the job fans out to.
 
         They are listed in the report when the chunk is done; none unless said otherwise.
+
+        :param dataset: The dataset.
+        :param dataids: Its data ids; a later call replaces them.
         """
         self._task.outputs[dataset] = list(dataids)
 

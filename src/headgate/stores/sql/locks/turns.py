@@ -117,9 +117,9 @@ class Queueing:
         self._wakeups.listen(ticket.number, wake)
         if chunks := list(filter(None, (parse_chunk_resource(want.resource) for want in ticket.request.wants))):
             datasets = sorted({dataset for dataset, _ in chunks})
-            # A claim that reads a chunk by a mapping has another data id.
-            readers = self._database.single(NAME_OTHER_HOLDERS, names=datasets)
-            topics = [*(of_data(dataid) for _, dataid in chunks), *(of_job(str(job)) for (job,) in readers)]
+            # A claim that reads a chunk by a mapping, or made it by fan-out, has another data id.
+            others = self._database.single(NAME_OTHER_HOLDERS, names=datasets)
+            topics = [*(of_data(dataid) for _, dataid in chunks), *(of_job(str(job)) for (job,) in others)]
             self._end_listening(ticket)
             self._listening[ticket.number] = self._news.listen(topics, wake)
 
