@@ -404,7 +404,7 @@ def test_definitions_that_cannot_fan_out_are_refused(gate: Gate) -> None:
         ({"inputs": ["runs"], "fan_out": ["more"], "recur": 60}, "recur"),
     ):
         with pytest.raises(BadValue, match=why):
-            ledger.define_job("other", **job)  # type: ignore[arg-type]
+            ledger.define_job("other", **job)
     ledger.claim("split", "r1")
     with pytest.raises(Refused, match="is processing r1"):
         ledger.define_job("split", inputs=["runs"], outputs=["samples"])
