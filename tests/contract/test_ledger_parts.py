@@ -39,7 +39,7 @@ def samples(ledger: Ledger) -> dict[str, str]:
 # ---------------------------------------------------------------- success
 
 
-def test_what_a_success_lists_is_ready_and_read_by_other_jobs(gate: Gate) -> None:
+def test_data_ids_that_a_success_lists_are_ready_and_read_by_other_jobs(gate: Gate) -> None:
     ledger = splitting(gate)
     assert next_id(ledger, "align") is None
     split(ledger, "r1", "a", "b")
@@ -156,7 +156,7 @@ def test_another_attempt_holds_what_the_last_one_made_and_then_what_it_no_longer
     assert told(gate, "split", "a") == [("list", "absent", "READY"), ("unlist", "RUNNING", "HOLD")]
 
 
-def test_what_was_left_out_stays_on_hold_until_it_is_listed_again(gate: Gate) -> None:
+def test_a_data_id_that_was_left_out_stays_on_hold_until_it_is_listed_again(gate: Gate) -> None:
     ledger = splitting(gate)
     for listed in (["a", "b"], ["a"]):
         split(ledger, "r1", *listed)
@@ -174,7 +174,7 @@ def test_what_was_left_out_stays_on_hold_until_it_is_listed_again(gate: Gate) ->
     [(lambda ledger, claim: ledger.fail(claim, "no"), "ERROR"),
      (lambda ledger, claim: ledger.interrupt(claim), "RESUBMIT")],
 )  # fmt: skip
-def test_what_an_attempt_made_before_is_not_read_when_the_next_one_fails(
+def test_chunks_of_an_earlier_attempt_are_not_read_when_the_next_one_fails(
     gate: Gate, end: Callable[[Ledger, Claim], None], status: str
 ) -> None:
     ledger = splitting(gate)
@@ -233,7 +233,7 @@ def test_a_chunk_is_not_made_again_while_something_made_of_it_is_read(gate: Gate
     assert next_id(ledger, "split") == "r1"
 
 
-def test_what_is_made_again_is_locked(gate: Gate) -> None:
+def test_chunks_that_are_made_again_are_locked(gate: Gate) -> None:
     ledger = splitting(gate)
     split(ledger, "r1", "a")
     ledger.resubmit("split", "r1", reason=WHY)
@@ -248,7 +248,7 @@ def test_what_is_made_again_is_locked(gate: Gate) -> None:
     gate.locks.release(gate.locks.acquire("me", "data:samples/a", mode="shared"))
 
 
-def test_what_was_made_of_a_chunk_is_among_what_follows_it(gate: Gate) -> None:
+def test_readers_of_a_chunk_include_the_parts_made_from_it(gate: Gate) -> None:
     ledger = splitting(gate)
     split(ledger, "r1", "b", "a")
     found = [(link.dataset, link.dataid, link.status) for link in ledger.readers("runs", "r1")]
@@ -371,7 +371,7 @@ def test_a_late_input_makes_a_chunk_again_with_all_that_was_made_of_it(gate: Gat
 # ---------------------------------------------------------------- loops and definitions
 
 
-def test_a_loop_lists_what_it_is_told(gate: Gate) -> None:
+def test_a_loop_lists_the_data_ids_that_its_body_names(gate: Gate) -> None:
     ledger = splitting(gate)
     with ledger.work("split") as chunks:
         for claim in chunks:
