@@ -175,7 +175,7 @@ def change(call: ApiCall, **given: Any) -> Item:
 def fire(call: ApiCall, *, event: str, reason: str, by: str, daemon: bool, **given: Any) -> Item:
     """By its owner, an operator or a daemon."""
     owned, who = given["token"] is not None, call.who
-    _check_fields(call.gate, given, event, owned=owned, daemon=daemon)
+    _check_fields(call.gate, given, event, others=daemon or bool(reason))
     taken = _taken(given)
     who.must_reach("queue:work" if owned or daemon else scope_of(event), taken.id)
     if not owned:
@@ -186,14 +186,15 @@ def fire(call: ApiCall, *, event: str, reason: str, by: str, daemon: bool, **giv
     return call.gate.queue.fire(taken, event, report=report, **given)
 
 
-def _check_fields(gate: Gate, given: Mapping[str, Any], event: str, *, owned: bool, daemon: bool) -> None:
-    """Refuse a request that lacks what its event needs: an owner shows the token and the state of the taking."""
+def _check_fields(gate: Gate, given: Mapping[str, Any], event: str, *, others: bool) -> None:
+    """Refuse a request that lacks what its event needs: an owner shows the token and the state of the taking.
+
+    `others`: an operator or a daemon asks, as a reason or the flag says; the table decides about them.
+    """
     table = gate.queue.tables()[0 if "bid" in given else 1]
     by = {row.by for row in table.rows if row.event == event and row.source != table.start}
-    if not owned and not (by == {By.OWNER} and not daemon):
-        return
     missing = [name for name in ("token", "state") if not given[name]]
-    if missing:
+    if missing and (len(missing) == 1 or (by == {By.OWNER} and not others)):
         raise RequestValidationError([{"loc": ("body", name), "msg": "Field required"} for name in missing])
 
 
