@@ -15,6 +15,7 @@ from headgate import Gate, connect
 from headgate.cli.main import main
 from headgate.cli.terminal import output
 from headgate.cli.tree import root
+from headgate.core.logs import LogStream, LogText
 from headgate.core.queue.model import NewJob
 from headgate.core.values.visible import visible, visible_json
 from headgate.telemetry import JsonLines
@@ -28,11 +29,12 @@ LISTS: dict[str, list[str]] = {
     "job explain": ["plain", "1"], "job connections": ["plain"], "token list": [], "ingest batches": [],
     "ingest jobs": [], "ingest holds": [], "ingest objects": [], "ingest profiles": [], "messages list": [],
     "status": [], "history": [], "doctor": [], "settings": [], "store show": [],
+    "incident list": [], "job logs": ["plain", "1"], "watch list": [], "ingest summary": [], "ingest metrics": [],
 }  # fmt: skip
 #: Those in which the canary is to be found.
 WITH_CANARY = {
     "lock list", "data list", "status", "job list", "job plan", "job explain", "job connections", "token list",
-    "ingest batches", "ingest jobs", "ingest holds", "history", "settings",
+    "ingest batches", "ingest jobs", "ingest holds", "history", "settings", "incident list", "ingest summary",
 }  # fmt: skip
 
 #: Those that refuse what they find, and say so.
@@ -73,7 +75,9 @@ def fill(gate: Gate) -> None:
     gate.ledger.define_dataset("in", uri="canary:")
     gate.ledger.define_job("plain", inputs=["in"], max_attempts=1)
     gate.ledger.publish("in", ["1", "2-canary"])
-    gate.ledger.fail(gate.ledger.claim("plain", "1", worker="canary"), "canary")
+    claim = gate.ledger.claim("plain", "1", worker="canary")
+    gate.ledger.keep_log(claim, [LogText(LogStream.STDERR, "canary", 6)], ended=True)
+    gate.ledger.fail(claim, "canary")
     gate.tokens.new("canary", ["read"])
     gate.queue.submit("canary", "canary", "http://canary.example.org/")
     taken = gate.queue.acquire_batch("pending")

@@ -10,6 +10,7 @@ from headgate import connect
 from headgate.cli.ledger.dataids import Selection
 from headgate.core.ledger.model import Row
 from headgate.core.ledger.ranges import expand
+from headgate.core.logs import LogStream, LogText
 from tests.cli.commands import Headgate
 from tests.contract.ledger_steps import one_job
 from tests.contract.queue_steps import batch_in
@@ -104,12 +105,16 @@ def test_explain_names_the_command_that_makes_a_chunk_run_again(headgate: Headga
     with connect(headgate.url) as gate:
         ledger = one_job(gate, max_attempts=1)
         ledger.publish("raw", ["1", "2"])
-        ledger.fail(ledger.claim("clean", "1"), "broken")
+        claim = ledger.claim("clean", "1")
+        ledger.keep_log(claim, [LogText(LogStream.STDERR, "no rates", 8)], ended=True)
+        ledger.fail(claim, "broken")
         ledger.hold("clean", "2", reason="wrong rates")
     again = headgate("job", "explain", "clean", "1").err
-    assert again == "to run it again: headgate job resubmit clean 1 --reason why\n"
+    assert again.splitlines() == [
+        "to run it again: headgate job resubmit clean 1 --reason why", "what it wrote: headgate job logs clean 1",
+    ]  # fmt: skip
     release = headgate("job", "explain", "clean", "2").err
     assert release == "to release it: headgate job unhold clean 2\n"
-    for line in (again, release):
+    for line in (again.splitlines()[1], again.splitlines()[0], release):
         assert headgate(*line.partition(": headgate ")[2].split()).code == 0
     assert headgate("job", "explain", "clean", "1").err == headgate("job", "explain", "clean", "2").err == ""

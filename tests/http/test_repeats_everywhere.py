@@ -10,6 +10,7 @@ import pytest
 
 from headgate.core.access.credentials import CustodyChange
 from headgate.core.inventory import Message, MessageKind, Recording
+from headgate.core.ledger.watches.model import Sighting
 from headgate.core.values.wire import parse, plain
 from headgate.http.app import API
 from headgate.http.repeats import Repeat
@@ -104,6 +105,7 @@ def test_every_post_is_done_once_and_answered_twice(walk: Walk) -> None:
     _waiters(walk)
     _claims(walk)
     _support(walk)
+    _incidents(walk)
     _queue(walk)
     _inventory(walk)
     _rest(walk)
@@ -160,6 +162,7 @@ def _claims(walk: Walk) -> None:
     walk.post(f"{path}/interrupt", {"token": claim["token"], "message": "SIGTERM"}, job="clean", dataid="4")
     walk.post(f"{path}/force", {**ACT, "lease": 600}, job="clean", dataid="3")
     walk.post("/v1/jobs/{job}/progress", {"dataids": ["3"]}, job="clean")
+    walk.post("/v1/jobs/{job}/fan-in", {"dataids": ["3"]}, job="clean")
 
 
 def _support(walk: Walk) -> None:
@@ -172,8 +175,19 @@ def _support(walk: Walk) -> None:
     walk.post(f"{path}/close", ACT, job="merge", dataid="s1")
     walk.post(f"{path}/status", {**ACT, "dataset": "tidy", "status": "READY"}, **at)
     walk.post(f"{path}/forget", ACT, **at)
+    walk.post("/v1/jobs/{job}/selected", {**ACT, "act": "hold", "dataids": ["1"]}, job="clean")
     walk.post("/v1/jobs/{job}/pause", ACT, job="clean")
     walk.post("/v1/jobs/{job}/unpause", ACT, job="clean")
+
+
+def _incidents(walk: Walk) -> None:
+    walk.gate.ledger.define_job("strict", inputs=["raw"], max_attempts=1)
+    walk.gate.ledger.fail(walk.gate.ledger.claim("strict", "1"), "no")
+    number = walk.gate.incidents.list("strict")[0].id
+    walk.post("/v1/incidents/{number}/snooze", {"seconds": 60}, number=number)
+    walk.post("/v1/incidents/{number}/acknowledge", {}, number=number)
+    walk.gate.watches.take_turn(Sighting("raw", "/in", "{name}.csv", "w1", 600, 1, None))
+    walk.post("/v1/watchers/{dataset}/forget", ACT, dataset="raw")
 
 
 def _queue(walk: Walk) -> None:

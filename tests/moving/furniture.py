@@ -10,7 +10,10 @@ import headgate
 from headgate import Gate, LockRefused
 from headgate.core.history import Entry
 from headgate.core.inventory import Intake, Message, MessageKind
+from headgate.core.ledger.watches.model import FileMark, OnChange, Parcel, Sighting
 from headgate.core.locks.model import Mode, Request, Want
+from headgate.core.logs import LogStream, LogText
+from headgate.core.notices import SentNotice
 from headgate.core.tables.states import BATCH, INGEST_JOB
 from headgate.stores.ports.history import Leaf
 from tests.contract import queue_steps
@@ -33,6 +36,8 @@ def furnish(gate: Gate) -> dict[str, Any]:
     key = _pipeline(gate)
     held = {"key": key, **_locks(gate), "claim": _chunks(gate, key)}
     _mappings(gate)
+    _failures(gate)
+    _files(gate)
     fill_queue(gate)
     gate.inventory.record(VERSION, [CALLBACK])
     gate.inventory.keep_intake(Intake("bid0000000001", {"owner": "library"}))
@@ -112,6 +117,28 @@ def _mappings(gate: Gate) -> None:
     ledger.publish("lanes", "s2.1")
 
 
+def _failures(gate: Gate) -> None:
+    """A chunk that failed for good, with its log, an incident, and the notice of it."""
+    gate.ledger.define_job("strict", inputs=["lanes"], max_attempts=1)
+    claim = gate.ledger.claim("strict", "s2.1")
+    gate.ledger.keep_log(claim, [LogText(LogStream.STDERR, "disk füll\n", 11)], ended=True)
+    gate.ledger.fail(claim, "exit code 4: disk füll")
+    assert gate.store.ledger is not None
+    incidents = gate.store.ledger.incidents
+    notice = SentNotice("n1", "ops", incidents.now(), 1)
+    message = Message("n1", MessageKind.WEBHOOK, "incidents", "{}", "ops")
+    assert incidents.report(incidents.due(10), [notice], [message])
+
+
+def _files(gate: Gate) -> None:
+    """A chunk that was published by its file."""
+    watcher = Sighting("lanes", "/in", "{sample}.{lane}.csv", "w1", LONG, 1, None)
+    turn = gate.watches.take_turn(watcher)
+    assert turn.token is not None
+    parcel = Parcel("s3.1", (FileMark("s3.1.csv", 12, 1_700_000_000_000_000),))
+    assert gate.watches.land("lanes", turn.token, [parcel], OnChange.NOTE)
+
+
 def fill_queue(gate: Gate) -> None:
     """A batch and a job in every state that lasts, a hold, reports, priorities."""
     # Each takes the next of a state, so what should stay in it is made behind what goes on.
@@ -153,6 +180,9 @@ def seen(gate: Gate) -> dict[str, Any]:
         "resources": locks.resources(),
         "lock history": gate.history(limit=1000),
         "datasets": ledger.datasets(),
+        "logs": ledger.logs("strict", "s2.1"),
+        "incidents": gate.incidents.list(closed=True),
+        "files": list(gate.watches.counted("lanes")),
         "jobs": ledger.jobs(),
         "chunks": [
             (each.dataset, each.dataid, each.status, each.token, each.message, each.interruptions)
@@ -161,7 +191,7 @@ def seen(gate: Gate) -> dict[str, Any]:
         "chunk history": gate.history(job="clean", limit=1000),
         "queue": queue_steps.everything(gate),
         "objects": gate.inventory.objects(),
-        "files": gate.inventory.files(VERSION.ark, 1),
+        "stored files": gate.inventory.files(VERSION.ark, 1),
         "messages": gate.inventory.messages("jid0000000001"),
         "intake": gate.inventory.intake("bid0000000001"),
         "tokens": [(each.id, each.name, each.scopes) for each in gate.tokens.list()],

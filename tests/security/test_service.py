@@ -94,6 +94,9 @@ BODIES: dict[str, dict[str, object]] = {
     "next": {},
     "claim": {},
     "publish": {"dataids": ["1"]},
+    "logs": {**REPORTED, "texts": [{"stream": "stdout", "text": "done", "size": 4}]},
+    "fan-in": {"dataids": ["1"]},
+    "progress": {"dataids": ["1"]},
 }
 
 

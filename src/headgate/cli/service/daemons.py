@@ -80,7 +80,7 @@ def daemon(console: Console, /, names: Sequence[str], interval: float, *, once: 
     batch-watcher   starts the report of a batch when its last job has finished
     reaper          frees locks, chunks, batches and jobs whose lease has expired
     cleaner         removes completed jobs, and batches after `retention`
-    history         moves history off ZooKeeper; removes it and logs when they are old
+    history         moves history off ZooKeeper; removes old history and old logs
     messenger       sends the mails and callbacks in the outbox
 
     Consumers process batches or ingest jobs in one state: batch-pending, batch-reporting, batch-update-reporting,
