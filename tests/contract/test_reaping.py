@@ -231,6 +231,18 @@ def test_many_claims_end_in_bounded_steps_each_reported_once(gate: Gate, monkeyp
     ledger.success(alive)
 
 
+def test_claims_of_many_outputs_are_reaped_too(gate: Gate) -> None:
+    ledger = gate.ledger
+    outputs = [f"part{number}" for number in range(2 * reaping.ROWS_OF_A_CLAIM)]
+    ledger.define({name: {} for name in ["raw", *outputs]}, {"split": {"inputs": ["raw"], "outputs": outputs}})
+    ledger.publish("raw", ["1", "2", "3"])
+    for number in "123":
+        ledger.claim("split", number, worker="w")
+    expire_claims(gate, "w")
+    assert [ledger.reap(limit=1) for _ in range(4)] == [1, 1, 1, 0]
+    assert {row.status for row in ledger.status(dataset="part0", kind="OUTPUT")} == {"ERROR"}
+
+
 def test_reaped_chunks_are_found_again_until_they_crashed_too_often(gate: Gate) -> None:
     ledger = one_job(gate, max_crashes=2)
     ledger.publish("raw", ["1", "2"])

@@ -17,6 +17,7 @@ from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.arrivals import MOST_FOLDS, fold
 from headgate.stores.sql.ledger.changes import apply, as_claim, carry_out
 from headgate.stores.sql.ledger.parts import with_listed
+from headgate.stores.sql.ledger.reaping import read_expired
 from headgate.stores.sql.ledger.recurrences import move_due
 from headgate.stores.sql.ledger.shapes import Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import load, with_locks
@@ -57,8 +58,8 @@ def find_next(tx: Transaction, job: str, asker: Asker, after: SearchPosition | N
 
 def _first(tx: Transaction, shape: Shape, asker: Asker, after: SearchPosition | None) -> Claim | SearchPosition | None:
     if after is None:
-        for row in tx.all(sql.READ_EXPIRED, job=shape.id, limit=MOST_EXPIRED):
-            carry_out(tx, shape, str(row[0]), lambda chunk: chunk_work.reap(chunk, asker.worker))
+        for expired in read_expired(tx, shape.id, MOST_EXPIRED):
+            carry_out(tx, shape, expired, lambda chunk: chunk_work.reap(chunk, asker.worker))
     for _ in range(MOST_LOOKS):
         head = _head(tx, shape, after)
         if head is None:

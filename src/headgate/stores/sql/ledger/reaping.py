@@ -14,6 +14,8 @@ from headgate.stores.sql.ledger.snapshots import decide_many
 
 #: Chunks that one transaction frees: a step lasts about as long as a few commits.
 AT_ONCE = 250
+#: Rows that are read for each. A claim of more inputs and outputs is found all the same: the rest another time.
+ROWS_OF_A_CLAIM = 4
 
 
 def reap(database: Database, who: str, limit: int) -> int:
@@ -21,12 +23,16 @@ def reap(database: Database, who: str, limit: int) -> int:
     count = 0
     for number, job in database.read(all_jobs).items():
         left = limit - count
-        found = database.read(lambda tx: tx.all(sql.READ_EXPIRED, job=number, limit=left)) if left > 0 else []  # noqa: B023 - run at once
-        dataids = [str(row[0]) for row in found]
+        dataids = database.read(lambda tx: read_expired(tx, number, left)) if left > 0 else []  # noqa: B023 - run at once
         for start in range(0, len(dataids), AT_ONCE):
             step = dataids[start : start + AT_ONCE]
             count += database.write_through(lambda tx: _reap(tx, job.name, step, who))  # noqa: B023 - the same
     return count
+
+
+def read_expired(tx: Transaction, job: int, limit: int) -> list[str]:
+    """At most so many chunks of a job whose worker's lease has expired."""
+    return [str(row[0]) for row in tx.all(sql.READ_EXPIRED, job=job, limit=limit, rows=limit * ROWS_OF_A_CLAIM)]
 
 
 def _reap(tx: Transaction, job: str, dataids: Sequence[str], who: str) -> int:

@@ -187,10 +187,13 @@ ADD_ROWS = Statement(
 READ_WALL = Statement("What time it is.", "select {wall}")
 READ_EXPIRED = Statement(
     "Claims of one job whose lease has run out.",
+    # The index has them by their lease: only so many rows are read, however many there are.
     # In order: otherwise workers that reap at the same time would wait for each other in a ring.
     # A clock is no constant to MariaDB's planner; the zero is what keeps it to the rows that have a lease.
-    """select distinct dataid from hg_chunk
-       where job_id = :job and lease_until > 0 and lease_until <= {now} order by dataid limit :limit""",
+    """select distinct e.dataid from (
+         select dataid from hg_chunk
+         where job_id = :job and lease_until > 0 and lease_until <= {now} order by lease_until limit :rows) e
+       order by e.dataid limit :limit""",
 )
 READ_REPEATED = Statement(
     "The claim that this very request was given already.",
