@@ -40,6 +40,8 @@ VOCABULARY = {
     r"is none of": "is not one of",
     r"there are: ": "known: ",
     r"in the clear": "unencrypted",
+    r"So (?:many|much|long) [a-z]+": "at most this many, this long",
+    r"the dead (?:left|leaves?|had)": "dead processes held, what died",
     r"go(?:es)? on with: ": "continue with",
     r"is no(?<!there is no) (?:number|file|list|mapping|JSON|address|time|id|URL|batch|database|table)": "is not a",
     r"does not reach that far": "lacks the scope",

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -67,6 +67,44 @@ def test_no_two_classes_have_the_same_name() -> None:
     for name, path in classes():
         places[name].append(path)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def passed_on(tree: ast.AST) -> list[str]:
+    """Functions that only call a private one that nothing else uses, with what they were given: they are one."""
+    used = Counter(name for node in ast.walk(tree) if (name := named(node)))
+    private = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name[:1] == "_"}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            acts = [each for each in node.body if not is_text(each)]
+            value = acts[0].value if len(acts) == 1 and isinstance(acts[0], ast.Return | ast.Expr) else None
+            call = value.value if isinstance(value, ast.Await) else value
+            if isinstance(call, ast.Call) and (name := named(call.func)) in private and used[name] == 1:
+                given = (ast.Name, ast.Attribute, ast.Constant)
+                found += [node.name] if all(isinstance(each, given) for each in call.args) else []
+    return found
+
+
+def named(node: ast.AST) -> str:
+    """The name that is used here, also of a method of one's own."""
+    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return node.attr if own and isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def test_no_function_only_passes_on_to_one_that_nothing_else_calls() -> None:
+    found = {path.name: passed_on(ast.parse(path.read_text(encoding="utf-8"))) for path in FILES}
+    assert {name: functions for name, functions in found.items() if functions} == {}
+
+
+def test_functions_that_only_pass_on_are_found() -> None:
+    code = (
+        "def a(b):\n    'Text.'\n    return _c(b)\ndef _c(b): return b + 1\ndef d(e): return _f(e + 1)\ndef _f(e): ..."
+    )
+    assert passed_on(ast.parse(code)) == ["a"]
 
 
 def test_every_folder_says_what_belongs_there() -> None:

@@ -10,14 +10,10 @@ WIDTH = 24
 
 
 def bars(jobs: Sequence[ItemProgress]) -> str:
-    """A line a job."""
-    return "".join(f"{each.job}  {_bar(each)}  {each.state:<12}  {_size(each)}\n" for each in jobs) + "\n" * bool(jobs)
-
-
-def _bar(job: ItemProgress) -> str:
-    filled = min(WIDTH, WIDTH * job.bytes // job.of) if job.of else 0
-    return "█" * filled + "░" * (WIDTH - filled)
-
-
-def _size(job: ItemProgress) -> str:
-    return f"{job.bytes:,} of {job.of:,} bytes" if job.of else f"{job.bytes:,} bytes"
+    """A line for each job."""
+    lines = []
+    for each in jobs:
+        filled = min(WIDTH, WIDTH * each.bytes // each.of) if each.of else 0
+        size = f"{each.bytes:,} of {each.of:,} bytes" if each.of else f"{each.bytes:,} bytes"
+        lines.append(f"{each.job}  {'█' * filled}{'░' * (WIDTH - filled)}  {each.state:<12}  {size}\n")
+    return "".join(lines) + "\n" * bool(jobs)

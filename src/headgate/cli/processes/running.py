@@ -204,7 +204,12 @@ class Following:
             self.hear(number)
 
         def suspend(_number: int, _frame: FrameType | None) -> None:
-            self._suspend(holds)
+            """Ctrl-Z: stop the command before this process; continue it only if the locks are still held then."""
+            self._processes.send(signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._look_at_locks(holds)
+            if self.lost is None:
+                self._processes.send(signal.SIGCONT)
 
         wanted: dict[int, Any] = dict.fromkeys(FORWARDED, forward)
         wanted |= {signal.SIGTSTP: suspend, signal.SIGCHLD: lambda _number, _frame: None}
@@ -219,14 +224,6 @@ class Following:
             signal.set_wakeup_fd(old_ring)
             for number, old in before.items():
                 signal.signal(number, old)
-
-    def _suspend(self, holds: Sequence[KeptAlive]) -> None:
-        """Ctrl-Z: the command stops before we do, and goes on only if the locks are still ours then."""
-        self._processes.send(signal.SIGSTOP)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        self._look_at_locks(holds)
-        if self.lost is None:
-            self._processes.send(signal.SIGCONT)
 
 
 def _deadline(holds: Sequence[KeptAlive]) -> float:

@@ -43,13 +43,10 @@ def worked_on(queue: Queue, batch: str) -> Sequence[ItemProgress]:
 
 def progress_of(job: IngestJob) -> ItemProgress:
     """How far a job is."""
-    return ItemProgress(job.id, job.state, _bytes_of(job), job.space_needed)
-
-
-def _bytes_of(job: IngestJob) -> int:
     work = Path(str(job.configuration.get("working_dir", "")))
-    # What was unpacked is not there a second time, and beside what is under way there are notes of ours.
-    return max(_bytes_in(work / "producer"), _bytes_in(work / "container")) + _bytes_in(work / "parts", ".part")
+    # An unpacked container is counted once, and the notes beside unfinished downloads are left out.
+    unpacked = max(_bytes_in(work / "producer"), _bytes_in(work / "container"))
+    return ItemProgress(job.id, job.state, unpacked + _bytes_in(work / "parts", ".part"), job.space_needed)
 
 
 def _bytes_in(place: Path, ending: str = "") -> int:

@@ -31,7 +31,7 @@ def faults(tx: Transaction) -> list[Fault]:
 
 
 def repair(tx: Transaction, fault: Fault, who: str) -> bool:
-    """Mend it, if it is still so."""
+    """Repair it, if the fault is still there."""
     fix = REPAIRS.get(fault.kind)
     return fix is not None and fix(tx, fault, who)
 

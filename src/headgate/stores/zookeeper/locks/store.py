@@ -124,19 +124,16 @@ class ZookeeperLocks:
         del tickets  # A place lives as long as its session.
 
     def give_up(self, ticket: Ticket) -> Granted:
-        with within(self._sessions.answer_within):
-            return self._give_up(ticket)
-
-    def _give_up(self, ticket: Ticket) -> Granted:
         request = ticket.request
-        done = self._ask_for(request, lock_work.give_up, waited=True)
-        self._queue.forget(ticket)
-        if isinstance(done.result, LockRefused):
-            blockers = done.result.blockers
-            waits_for = self._questions.waits_for()
-            waits_for.setdefault(request.client, []).extend(blocker.client for blocker in blockers)
-            raise LockRefused(request, blockers, find_cycle(request.client, waits_for))
-        return self._outcome(done)
+        with within(self._sessions.answer_within):
+            done = self._ask_for(request, lock_work.give_up, waited=True)
+            self._queue.forget(ticket)
+            if isinstance(done.result, LockRefused):
+                blockers = done.result.blockers
+                waits_for = self._questions.waits_for()
+                waits_for.setdefault(request.client, []).extend(blocker.client for blocker in blockers)
+                raise LockRefused(request, blockers, find_cycle(request.client, waits_for))
+            return self._outcome(done)
 
     def withdraw(self, ticket: Ticket) -> None:
         request = ticket.request
