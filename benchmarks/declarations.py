@@ -162,7 +162,7 @@ def frameworks() -> None:
 
 
 def requests() -> None:
-    """Processor time of requests to the whole service: what the parts above are part of."""
+    """Processor time of requests to the whole service, which the parts above belong to."""
     import headgate
 
     with tempfile.TemporaryDirectory() as folder, headgate.connect(f"sqlite:///{folder}/headgate.db") as gate:
@@ -199,7 +199,7 @@ async def _whole_requests(gate: Any, token: str) -> None:
 
 
 def coders() -> dict[str, tuple[Callable[[Any], bytes], Callable[[Any, bytes], Any]]]:
-    """How to write a value, and how to read one of a shape."""
+    """How to write a value, and how to read a value of a given type."""
     found: dict[str, tuple[Callable[[Any], bytes], Callable[[Any, bytes], Any]]] = {
         "core.wire": (
             lambda value: json.dumps(plain(value)).encode(),

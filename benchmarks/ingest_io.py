@@ -124,7 +124,7 @@ def _ingest(folder: Path, port: int, digest: str) -> None:
 
 
 def _serve(listener: socket.socket, source: Path) -> None:
-    """As cheap as a server can be: the kernel copies."""
+    """As cheap as a server can be: the kernel copies the data."""
     while True:
         connection, _ = listener.accept()
         with connection, source.open("rb") as file:

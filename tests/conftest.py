@@ -158,7 +158,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests have been made, which stay: the collector need not look at them again."""
+    """Thousands of collected tests stay: the garbage collector need not look at them again."""
     gc.freeze()
 
 

@@ -92,7 +92,7 @@ class PrivateServer(Throwaway):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where the server is, as Headgate spells it."""
+        """The URL of the server, as Headgate spells it."""
 
     @classmethod
     @abstractmethod
@@ -109,7 +109,7 @@ class PrivateServer(Throwaway):
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """What to run; it stays in the foreground."""
+        """The command to run; it stays in the foreground."""
 
     def _first_started(self) -> None:
         """What has to be set up once, on the running server."""

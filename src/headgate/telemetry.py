@@ -15,7 +15,7 @@ logger.addHandler(logging.NullHandler())
 
 
 def event(name: str, level: int = logging.INFO, **keys: object) -> None:
-    """Say that something happened."""
+    """Log an event."""
     if logger.isEnabledFor(level):
         logger.log(level, name, extra={"keys": {key: _safe(key, value) for key, value in keys.items()}})
 
@@ -25,12 +25,12 @@ _watching: list[Callable[[float], None]] = []
 
 
 def on_store_call(told: Callable[[float], None]) -> None:
-    """From now on, report how long each transaction takes, to the newest caller of this."""
+    """Report how long each transaction takes to this function from now on."""
     _watching[:] = [told]
 
 
 def tell_store_call(seconds: float) -> None:
-    """A transaction of a store, with all its repeats, took so long."""
+    """Report how long a transaction of a store took, with all its repeats."""
     for told in _watching:
         told(seconds)
 

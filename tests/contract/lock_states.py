@@ -1,4 +1,4 @@
-"""Bring a lock into any state of the table for real, and fire any event at it for real."""
+"""Bring a real lock into any state of the table, and fire any event at it."""
 
 import time
 from collections.abc import Callable

@@ -24,7 +24,7 @@ T = TypeVar("T")
 PATIENCE = 30.0
 #: Leases that their holders mean to keep.
 LONG, LONGER = 8.0, 10.0
-#: A lease that is left to run out. Not shorter: it must outlive the steps before its end.
+#: A lease that nobody renews. Not shorter: it must outlive the steps before its end.
 SHORT = 0.3
 
 SHARED, EXCLUSIVE = Mode.SHARED, Mode.EXCLUSIVE

@@ -15,7 +15,7 @@ T = TypeVar("T")
 RESOURCES = ("siege:red", "siege:green", "siege:blue")
 #: How long a caller stands in a queue; nothing: it does not.
 WAITS = (0.0, 0.0, 0.0, 0.5)
-#: Work takes at most so long.
+#: Work takes at most this many seconds.
 WORK_SECONDS = 0.01
 
 

@@ -63,7 +63,7 @@ def wait_for_chunk(channel: Channel, url: str, job: str) -> None:
 
 
 def publish_unheard(channel: Channel, url: str, dataset: str, dataid: str, breaks: str) -> None:
-    """Publish a chunk; break by that signal after the commit, before anybody is notified."""
+    """Publish a chunk, and end by that signal after the commit, before anybody is notified."""
     gate = headgate.connect(url)
 
     def fail(*_: object, **__: Any) -> None:

@@ -27,7 +27,7 @@ ALL = 1_000_000
 
 
 def check_store(gate: Gate, url: str) -> list[str]:
-    """Everything that can be checked, on whatever store."""
+    """Everything that can be checked on any store."""
     found = list(check_history(gate))
     return found if scheme(url) == "zookeeper" else found + check_tables(url)
 

@@ -1,4 +1,4 @@
-"""The process that others are forked from: everything is imported, nothing is connected, no thread runs."""
+"""The process that others are forked from: everything is imported, without connections and threads."""
 
 import ctypes
 import importlib

@@ -16,7 +16,7 @@ import pytest
 PROGRAM = Path(__file__).parents[2] / ".venv-ocfl/bin/ocfl-validate.py"
 
 
-#: It knows the layouts 0002 and 0003 alone, and a root need not say which it has.
+#: It knows only the layouts 0002 and 0003, and a root need not declare which it has.
 _LAYOUT = "ocfl_layout.json"
 #: "SHOULD use sha512": sha256 is allowed, is what depositors and inventories use, and takes half the time.
 _ACCEPTED = "[W004]"

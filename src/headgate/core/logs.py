@@ -43,7 +43,7 @@ class LogText:
 class Log:
     """The kept log of one attempt on a chunk, or of one step of an ingest job: one stream of it."""
 
-    #: Which attempt it was; an attempt that was interrupted is not counted, and has the number of the next one.
+    #: The number of the attempt; an interrupted attempt is not counted, and has the number of the next one.
     attempt: int
     #: Token of the claim, which is an attempt's own.
     token: int

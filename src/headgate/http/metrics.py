@@ -113,7 +113,7 @@ class Metrics:
             self._seconds(known, route).observe(seconds)
 
     def page(self) -> bytes:
-        """All of it, as text."""
+        """All metrics as text."""
         return generate_latest(self._registry)
 
     def follow(self) -> None:

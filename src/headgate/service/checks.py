@@ -75,7 +75,7 @@ def check_names(what: str, values: object) -> tuple[str, ...]:
 
 
 def check_texts(what: str, values: object) -> dict[str, str]:
-    """Names with a text each."""
+    """Names and their texts."""
     if values is None:
         return {}
     if not isinstance(values, Mapping):

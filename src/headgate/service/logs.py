@@ -159,7 +159,7 @@ def traceback_log(secrets: Iterable[str], error: BaseException, limit: int) -> L
 
 
 def fit_texts(texts: Sequence[LogText], limit: int) -> list[LogText]:
-    """The end of each text, of at most `limit` bytes. BadValue for a text that is longer than any that is kept."""
+    """The end of each text, of at most `limit` bytes. BadValue for a text longer than the limit."""
     found = []
     for each in texts if limit else ():
         if len(each.text) > LONGEST_TEXT:

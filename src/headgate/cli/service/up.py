@@ -142,7 +142,7 @@ def _is_first(gate: Gate, listen: str, *, tls: bool, insecure: bool) -> bool:
 
 
 def _first_token(gate: Gate) -> NewToken:
-    """The token of the first start, in place of an earlier one."""
+    """The token of the first start, which replaces an earlier one."""
     for token in gate.tokens.list():
         if token.good and token.name == FIRST_TOKEN:
             gate.tokens.revoke(token.id)

@@ -35,7 +35,7 @@ STYLES = {
 _everything = False
 
 
-#: Begins a terminal's code in texts of ours until they are written. Nobody can guess it, so no name contains it.
+#: Stands for the beginning of a terminal's code until a text is written. Nobody can guess it, so no name contains it.
 _CODE = "\ufdd0" + os.urandom(8).hex()
 
 

@@ -284,7 +284,7 @@ class Asker:
     worker: str
     #: Lease length in seconds.
     lease: float
-    #: The caller's id of this request: a repeat is recognised by it.
+    #: The caller's id of this request, by which a repeat is recognised.
     request_id: str
     #: True: the id was made just now, so that nobody can have asked by it before.
     fresh: bool = False

@@ -33,7 +33,7 @@ def claim(snapshot: ChunkSnapshot, worker: str, lease: float) -> ChunkOutcome[No
 
 
 def claim_next(snapshot: ChunkSnapshot, worker: str, lease: float) -> ChunkOutcome[bool]:
-    """Claim it if that is possible, and correct its place in the list of find_next otherwise. Returns which."""
+    """Claim it if possible; otherwise correct its place in the list of find_next. Returns which."""
     draft = ChunkDraft(snapshot)
     granted = may_claim(snapshot).granted
     if granted:

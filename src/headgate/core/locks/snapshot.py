@@ -184,7 +184,7 @@ class LockOutcome(Generic[T_co]):
 
     #: What the caller gets. A LockRefused is a result too, since it is counted and recorded.
     result: T_co
-    #: What is to be written, in an order in which it can be.
+    #: The changes to write, in an order in which they can be applied.
     changes: tuple[Change, ...]
     #: The resources as they are then.
     resources: Mapping[str, ResourceSnapshot]

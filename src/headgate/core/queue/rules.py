@@ -42,7 +42,7 @@ class Look(Flag):
     BATCH = auto()
     #: Whether the batch has jobs in processing.
     RUNNING = auto()
-    #: How many jobs of the batch have failed, and how many there are.
+    #: How many jobs of the batch have failed, and how many it has.
     COUNTS = auto()
     #: A job of the batch that a consumer has taken.
     TAKEN = auto()

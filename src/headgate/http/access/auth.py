@@ -34,7 +34,7 @@ CLIENT_HEADER = "Headgate-Client"
 ADMITTED = "headgate.token"
 #: Methods that change nothing.
 SAFE = ("GET", "HEAD")
-#: Why a caller with the scope `admin:force` acts on what another principal holds; in UTF-8, percent-encoded.
+#: The reason why a caller with the scope `admin:force` acts on what another principal holds; percent-encoded UTF-8.
 OVERRIDE_HEADER = "Headgate-Override"
 #: The request that submits a batch.
 SUBMITS = ("POST", "/v1/batches")

@@ -112,7 +112,7 @@ def done(request: Request, path: str, text: str) -> Response:
 
 
 def problem_page(request: Request, error: Exception) -> Response:
-    """What is wrong, as a page; who is not signed in is asked to, and then comes back."""
+    """An error as a page. A caller that is not signed in is asked to sign in, and then returns."""
     problem = errors.problem_of(error, request.scope.get("headgate.request", ""))
     if problem.status_code == 401:
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")

@@ -1,4 +1,4 @@
-"""The overview: whether all is well, what needs a person, how much there is, and the last day."""
+"""The overview: alarms and what else needs a person, counts, and the last day."""
 
 from __future__ import annotations
 

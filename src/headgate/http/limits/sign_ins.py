@@ -18,7 +18,7 @@ MOST_ADDRESSES = 10_000
 
 
 class SignIns:
-    """Failed attempts to sign in, by address. Those from the local host are not counted."""
+    """Failed attempts to sign in, by address. Attempts from the local host are not counted."""
 
     def __init__(self, clock: Callable[[], float] = steady) -> None:
         self._clock = clock

@@ -18,7 +18,7 @@ from headgate.http.errors import NoSpace, TooLarge, TooMany
 from headgate.http.limits.bounds import Limits, subtract
 from headgate.service.leases.clock import steady
 
-#: Seconds after which a caller may try again that found too many uploads, or no room for its own.
+#: Seconds after which a caller may try again when there were too many uploads, or no space for its own.
 LATER_SECONDS, FREED_SECONDS = 5, 300
 #: What is staged is counted again after this long: daemons remove it, and other services add to it.
 KNOWN_SECONDS = 5.0

@@ -21,7 +21,7 @@ def group_of(ticket: Ticket) -> tuple[str, ...]:
 
 
 async def obtain(turns: Turns, steps: LockSteps, request: Request, deadline: float) -> Granted:
-    """All that is wanted, by the deadline (on steady()); LockRefused otherwise, and nothing is taken.
+    """Obtain all wanted locks by the deadline (on steady()). Raises LockRefused otherwise, and then holds none.
 
     A caller that hangs up leaves the queue, and releases what it was granted just then.
     """

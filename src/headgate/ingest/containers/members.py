@@ -98,7 +98,7 @@ def unpack(
 
 
 def staging_of(folder: Path) -> Path:
-    """Where a container is unpacked before its folder appears."""
+    """The folder in which a container is unpacked before its final folder appears."""
     return folder.with_name(f"{folder.name}.unpacking")
 
 

@@ -51,7 +51,7 @@ class Description:
         return Description(other.who or self.who, other.what or self.what, other.when or self.when, fields)
 
     def updating(self, former: Description) -> Description:
-        """What an update leaves: each thing that it says in place of what was said before, and the rest as it was."""
+        """The description after an update: its own values, and all other values as before."""
         fields = {**former.dublin_core, **self.dublin_core}
         return Description(self.who or former.who, self.what or former.what, self.when or former.when, fields)
 
@@ -137,7 +137,7 @@ def write_dublin_core(fields: Mapping[str, Sequence[str]]) -> bytes:
 
 
 def read_dublin_core(data: bytes) -> Description:
-    """Every element of Dublin Core in a depositor's XML, at whatever depth; title, creator and date describe it."""
+    """Every element of Dublin Core in a depositor's XML, at any depth; title, creator and date describe it."""
     prefix = f"{{{_DC}}}"
     wanted = {f"{prefix}{name}": name for name in DUBLIN_CORE}
     fields = {name: tuple(values) for name, values in _values_in("mrt-dc.xml", data, wanted.get).items()}

@@ -1,6 +1,6 @@
 """Telling another program what happened to a job: one signed POST, as the Standard Webhooks say.
 
-The id stays the same however often it is sent, so that a receiver that compares ids sees one.
+The id is the same in every attempt, so that a receiver that compares ids sees one callback.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ NOTICES: Mapping[str, Callable[[Context, str], bool]] = {
 
 
 def problem_of(context: Context, batch: str) -> str:
-    """Why a batch's payload gave no jobs; empty: it did."""
+    """Why the payload of a batch yielded no jobs; empty: it did."""
     intake = context.inventory.intake(batch)
     return intake.problem if intake else ""
 

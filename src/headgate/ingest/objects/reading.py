@@ -23,7 +23,7 @@ def storage_of(context: Context, ark: str) -> Storage:
         profile = context.profile_of(newest.batch) if newest.batch else None
     except BadProfiles:
         profile = None
-    # What a batch started with is forgotten when it is cleaned up.
+    # The profile that a batch started with is removed when it is cleaned up.
     return context.storage(profile or context.current_profile(newest.profile))
 
 

@@ -86,7 +86,7 @@ class Sources:
     redirects: int = known(values.count(0, 5), 0, "Redirects that are followed at most.")
 
     def refusal(self, url: str) -> str:
-        """Why this URL may not be fetched; empty: it may. Where its host's name leads is checked when it is fetched."""
+        """Why this URL may not be fetched; empty: it may. The addresses of its host are checked when it is fetched."""
         try:
             parts = urlsplit(url)
             port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
@@ -238,7 +238,7 @@ def _checked(content: Mapping[str, Any], file: str, *, strict: bool = True) -> P
 
 
 def _contradictions(profile: Profile) -> list[tuple[bool, str]]:
-    """What is wrong although every single value is right."""
+    """Contradictions between values that are valid by themselves."""
     storage, minter, sources = profile.storage, profile.minter, profile.sources
     schemes = _STORAGE_SCHEMES[storage.kind]
     wrong_url = bool(storage.url) and urlsplit(storage.url).scheme not in schemes

@@ -25,7 +25,7 @@ def start_batch(inventory: Inventory, folder: Path, batch: Batch) -> Intake:
 
     While the batch has no jobs, whatever was kept under its id is replaced: a batch starts with the profile of this
     moment, never with something that was put there before. With jobs, it goes on with what it started with.
-    BadProfiles when there is no profile that can be used.
+    BadProfiles when there is no usable profile.
     """
     if batch.made and (found := inventory.intake(batch.id)) is not None:
         return found

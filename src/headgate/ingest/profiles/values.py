@@ -27,7 +27,7 @@ _SECRET = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\0]+")
 
 
 def known(check: Check, default: Any, meaning: str) -> Any:
-    """A key of a table: what its value must be, what it is otherwise (None: it must be given), and a sentence."""
+    """A key of a table: the kind of its value, its default (None: it is required), and a description."""
     said = {"check": check, "meaning": meaning}
     return field(metadata=said) if default is REQUIRED else field(default=default, metadata=said)
 

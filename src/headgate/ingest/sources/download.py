@@ -44,7 +44,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A file that is there, whole and checked."""
+    """A file that is complete and verified."""
 
     name: str
     url: str

@@ -73,7 +73,7 @@ class JobFolder:
 
 
 def folder_of(job: IngestJob) -> JobFolder:
-    """Where a job works: in a folder that has its name, as the queue gives it."""
+    """The working folder of a job, which the queue names after it."""
     place = Path(str(job.configuration["working_dir"]))
     if place.parts[-2:] != (job.batch, job.id) or not place.is_absolute() or ".." in place.parts:
         raise BadValue("working_dir", str(place), f"is not the folder of {job.id}")

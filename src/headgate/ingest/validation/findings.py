@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headgate.ingest.validation.codes import CODES
 
-#: Findings after which no more are kept: what is broken so often is named often enough.
+#: At most this many findings of one object are kept.
 MOST_FINDINGS = 1000
 #: Letters of a reason, and of a path.
 LONGEST = 600

@@ -1,4 +1,4 @@
-"""One inventory by itself: its form, and what it says. No file but its own is looked at."""
+"""One inventory by itself: its form and its content. No file but its own is looked at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""API tokens: made, shown once, proven, revoked. The store keeps a salted digest alone."""
+"""API tokens: created, shown once, verified, revoked. The store keeps a salted digest alone."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Looking(Generic[T]):
             self._listening = None
 
     def within(self, seconds: float | None) -> T | None:
-        """What a look finds within that time, sleeping in this thread. `seconds` is None: without an end."""
+        """Return what a look finds within that time, sleeping in this thread. `seconds` is None: without an end."""
         if seconds == 0:
             return self.look()
         deadline = math.inf if seconds is None else steady() + seconds

@@ -143,7 +143,7 @@ class Obtaining:
         return result if isinstance(result, Ticket) else Obtained(self._guarded(request, result), sent)
 
     def _is_blocked(self, request: Request) -> bool:
-        """Whether the store itself has a reason to refuse: its answer then says who blocks it."""
+        """Whether the store itself has a reason to refuse: then its answer names the blockers."""
         wanted = [want.resource for want in request.wants]
         try:
             held = [lock for each in wanted for lock in self.store.list(LockFilter(resource=each))]

@@ -24,7 +24,7 @@ from headgate.service.queue.use_cases import Queue
 from headgate.service.upkeep import Upkeep
 from headgate.stores.ports.history import HistoryStore
 
-#: Pending batches whose profile is looked at, jobs of the ledger, and messages that are counted.
+#: The most pending batches whose profile is checked, jobs of the ledger that are read, and messages that are counted.
 MOST_BATCHES, MOST_JOBS, MOST_COUNTED = 100, 100, 1000
 #: History entries by which the usual time in a state, or between two runs of a job, is judged.
 EXPERIENCE = 500

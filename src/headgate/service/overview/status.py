@@ -1,4 +1,4 @@
-"""The status: what is under way, and what failed."""
+"""The status: unfinished work, and failures."""
 
 from __future__ import annotations
 

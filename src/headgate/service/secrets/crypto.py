@@ -53,7 +53,7 @@ def stretch(passphrase: str, salt: str) -> bytes:
 
 
 def wrap(kek: bytes, key: bytes) -> str:
-    """A key under another one."""
+    """A key that is encrypted with another one."""
     return to_text(aes_key_wrap(kek, key))
 
 

@@ -33,7 +33,7 @@ class CustodyRecords:
         return self._store.master_wraps(before, check_limit(limit))
 
     def rewrap(self, pairs: Sequence[tuple[MasterWrap, MasterWrap]]) -> int:
-        """Replace the first of each pair by the second, where it is still there. Returns how many were."""
+        """Replace the first of each pair by the second, if it is still stored. Returns how many were."""
         return self._store.rewrap(pairs)
 
     def refuse_masters(self, before: int) -> None:

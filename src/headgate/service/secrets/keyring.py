@@ -86,7 +86,7 @@ def read_ring(path: str) -> Ring:
 def add_to_ring(path: str, check: Callable[[Ring | None], int]) -> Ring:
     """One more key in the ring's file, which is made when it is not there. Readers see the old or the new one.
 
-    `check` is given the ring that is there, if any; it raises, or returns a number that the new key's is greater than.
+    `check` is given the present ring, if any; it raises, or returns a number that the new key's number must exceed.
     """
     file = Path(path)
     try:

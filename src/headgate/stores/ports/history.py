@@ -130,7 +130,7 @@ class HistoryKeeper(Protocol):
     def copy(self, tag: str, leaves: Sequence[Leaf]) -> None:
         """Keep each entry once, however often it is given; of two counts the later.
 
-        ForeignStore when another entry has its place.
+        ForeignStore when its id belongs to another entry.
         """
 
     def read(self, which: HistoryFilter, tag: str | None = None) -> Sequence[Entry]:

@@ -26,7 +26,7 @@ class Contents:
 
     #: The version of its schema.
     schema: str
-    #: What its lock ids begin with.
+    #: The tag that its lock ids begin with.
     tag: str
     #: When it was so: micro-seconds since 1970 (for people), and on the clock by which its leases run.
     at: int

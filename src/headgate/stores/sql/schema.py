@@ -121,7 +121,7 @@ wait = Table(
     **MYSQL,
 )
 
-# That a client was refused on a resource within a minute; the entry of the history counts how often.
+# A client was refused on a resource within a minute; the entry of the history counts how often.
 refusal = Table(
     "hg_refusal",
     metadata,

@@ -20,7 +20,7 @@ class Unit(StrEnum):
     YEAR = "year"
 
 
-#: What a period can be made of without a rest, itself included. A week belongs to no month.
+#: The units that a period consists of without a remainder, itself included. A week belongs to no month.
 PARTS: dict[Unit, tuple[Unit, ...]] = {
     Unit.HOUR: (Unit.HOUR,),
     Unit.DAY: (Unit.HOUR, Unit.DAY),
@@ -38,7 +38,7 @@ def one(unit: Unit) -> str:
 
 
 def number_at(unit: Unit, moment: datetime) -> int:
-    """The number of the hour, day, … that a moment is in. The zone is not looked at."""
+    """The number of the hour, day, … that contains a moment. The zone is not looked at."""
     day = moment.toordinal()
     if unit is Unit.HOUR:
         return day * HOURS_OF_A_DAY + moment.hour

@@ -21,7 +21,7 @@ class Matching:
     closed.
     """
 
-    #: What all of them begin with; it narrows a search, and decides nothing.
+    #: The prefix of all of them; it only narrows a search.
     prefix: str
     complete: ClassVar[bool] = False
 

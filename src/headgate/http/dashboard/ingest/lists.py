@@ -105,7 +105,7 @@ def batches(request: Request, gate: TheGate, who: Reader) -> Response:
 
 @router.get("/ingest/batches.csv")
 def batches_file(request: Request, gate: TheGate, _who: Reader) -> Response:
-    """The same as a file, whole."""
+    """The whole list as a file."""
     return _file(BATCH_LIST, request, gate.queue)
 
 
@@ -117,7 +117,7 @@ def jobs(request: Request, gate: TheGate, who: Reader) -> Response:
 
 @router.get("/ingest/jobs.csv")
 def jobs_file(request: Request, gate: TheGate, _who: Reader) -> Response:
-    """The same as a file, whole."""
+    """The whole list as a file."""
     return _file(JOB_LIST, request, gate.queue)
 
 

@@ -116,7 +116,7 @@ def choice_of(said: Mapping[str, str], chunks: Sequence[str] = ()) -> Choice:
 
 
 def bulk_form(who: Caller, back: str, **where: str) -> dict[str, Any] | None:
-    """What a list needs for its check boxes: the acts of this caller, and its own filters. None: the caller may do
+    """Data for the check boxes of a list: the acts of this caller, and the list's filters. None: the caller may do
     nothing. `all`: the label of the box for all that match; without it there is no such box.
     """
     acts = {name: each for name, each in ACTS.items() if who.reach.has(each.scope)}

@@ -201,7 +201,7 @@ def _record(tx: Transaction, recording: Recording, messages: Sequence[Message], 
 
 
 def _hold_object(tx: Transaction, recording: Recording, at: int) -> int:
-    """The object's row, held still; made when there is none."""
+    """The object's row, locked; it is created if there is none."""
     owner = _owner(tx, recording.owner)
     row = tx.one(sql.LOCK_OBJECT, ark=recording.ark)
     if row is None:

@@ -83,7 +83,7 @@ def wakes(entries: Iterable[QueueEntry]) -> Wakes:
 
 
 def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object]:
-    """What a ticket's row says of its request; a single resource can be handed over to it."""
+    """The columns of a request in its ticket's row; a single resource can be handed over to it."""
     single = len(request.wants) == 1 and not request.reentrant
     return {
         "request_id": request.id, "client": request.client, "owner": request.owner, "alive": WAITER_LEASE,

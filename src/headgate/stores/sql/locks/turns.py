@@ -299,7 +299,7 @@ class Queueing:
 
 
 def _with_cycle(tx: Transaction, result: Granted | LockRefused) -> Granted | LockRefused:
-    """A refusal, with the clients that wait for each other in a ring that this one closed."""
+    """A refusal, with the ring of clients that wait for each other, if this one closed it."""
     if not isinstance(result, LockRefused):
         return result
     client = result.request.client

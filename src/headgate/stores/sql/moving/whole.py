@@ -139,7 +139,7 @@ def _lasts(ask: Callable[[Statement], Sequence[Any]], tables: Sequence[Table]) -
 
 @contextmanager
 def open_source(url: str, *, in_use: bool, tables: Sequence[Table] = TABLES) -> Iterator[SqlSource]:
-    """The database of that URL, held still. Unless it may be `in_use`, StoreInUse when a lease runs in it."""
+    """A snapshot of the database of that URL. Raises StoreInUse if a lease runs in it, unless it may be `in_use`."""
     require_store(url)
     database = opening.open_database(url)
     try:

@@ -149,7 +149,7 @@ def clear_hold(tx: Transaction, profile: str, who: str) -> bool:
 
 
 def sign_on(tx: Transaction, daemon: Daemon) -> None:
-    """The daemon lives; those that died before it signs on are forgotten."""
+    """Record that a daemon is alive; daemons that died before are forgotten."""
     said = {
         "id": daemon.id, "worker": daemon.worker, "steps": " ".join(daemon.steps), "lease": to_micro(daemon.lease),
     }  # fmt: skip

@@ -71,7 +71,7 @@ class SqlEpochs:
 
 
 def raise_tokens(tx: Transaction, database: Database, reason: str) -> tuple[Raised, list[tuple[str, int]]]:
-    """End what is leased, and raise all tokens. Returns what was done, and the waiters to wake."""
+    """End all leases, and raise all tokens. Returns what was done, and the waiters to wake."""
     if database.dialect.stop_grants is not None:
         tx.run(database.dialect.stop_grants)
     leased, persistent, claims, items = (int(count) for count in tx.one(sql.COUNT))

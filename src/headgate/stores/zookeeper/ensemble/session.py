@@ -288,7 +288,7 @@ class ZkSession:
             raise Interrupted(str(error) or type(error).__name__) from error
 
     def member_version(self) -> Version | None:
-        """The version of the member that this session asks; None if it stands alone, does not say, or asks for TLS."""
+        """The version of this session's server; None if it is a single one, does not report it, or requires TLS."""
         client = self.ready()
         if self._servers.tls.mode != OFF:
             return None

@@ -110,7 +110,7 @@ class HistoryFolders(ABC):
         return self.folders()[:KEPT_FOLDERS]
 
     def old_folders(self) -> list[str]:
-        """Those that may go, oldest first."""
+        """Entries that may be removed, oldest first."""
         return self.folders()[: KEPT_FOLDERS - 1 : -1]
 
     def nodes(

@@ -27,7 +27,7 @@ MOST_EARS = 8
 EAR_SECONDS = 1
 #: Seconds on top for the answer to arrive.
 ANSWER_SECONDS = 2.0
-#: Seconds before trying again: a connection that failed, a bell that nobody owned, one that could not be taken.
+#: Seconds before the next attempt after a connection failed, or a bell had no owner or could not be taken.
 AGAIN_SECONDS = 1.0
 TAKE_AGAIN_SECONDS = 0.1
 #: A connection that nobody needs is closed after this many seconds.

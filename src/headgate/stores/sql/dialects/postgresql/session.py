@@ -119,7 +119,7 @@ class PostgresqlSession(psycopg.Connection[Row]):
 
     @cached_property
     def single(self) -> psycopg.Cursor[Row]:
-        """That cursor. Through a pooler, settings and statement go in one message, with the values written into it."""
+        """That cursor. Through a pooler, settings and statement are sent in one message that contains the values."""
         return psycopg.ClientCursor(self) if self.pooled else self.cursor()
 
     def wait(self, gen: Any, interval: float = LOOK_SECONDS, timeout: float | None = None) -> Any:
