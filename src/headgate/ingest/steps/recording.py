@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
-from headgate.core.errors import BadValue, Invalid, ObjectRefused, ServiceRefused, ServiceUnavailable
+from headgate.core.errors import BadValue, Invalid, ObjectRefused, ServiceRefused, ServiceUnavailable, UnknownName
 from headgate.core.inventory import Delivery, InventoryFile, Recording
 from headgate.core.queue.model import RECORDING, IngestJob
 from headgate.core.values.redaction import redact, shown
@@ -104,11 +105,13 @@ def _files(context: Context, job: IngestJob, version: Version) -> tuple[Inventor
 def _further_digests(context: Context, job: IngestJob, version: Version) -> dict[str, Mapping[str, str]]:
     """By sha256: of files that the former versions had, and of those that the job gathered.
 
-    The latter are gone only if the working folder was lost after storing; the object keeps its sha256 then.
+    The latter are gone only if the working folder was lost after storing; the object keeps its sha256 then. So it does
+    where this inventory does not know a former version: its job has not recorded it yet, or ran on another store.
     """
     known: dict[str, Mapping[str, str]] = {}
     for number in {each.since for each in version.files} - {version.number}:
-        known |= {each.digest: each.digests for each in context.inventory.files(version.object_id, number)}
+        with suppress(UnknownName):
+            known |= {each.digest: each.digests for each in context.inventory.files(version.object_id, number)}
     if folder_of(job).gathered.is_file():
         for found in kept_files(folder_of(job)).values():
             further = {name: value.lower() for name, value in found.digests.items() if name != DEFAULT}
