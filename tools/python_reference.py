@@ -36,6 +36,7 @@ INTERNAL: Mapping[str, frozenset[str]] = {
             variables""",
         "ApiToken": "reach",
         "Dataset": "may_hold",
+        "InputMap": "in_order sources",
         "Entry": "place",
         "Lock": "granted_at",
         "Row": "lease_sentence",

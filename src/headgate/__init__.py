@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         Submission,
         Taken,
     )
+    from headgate.core.queue.summary import CollectionSummary
     from headgate.gate import Gate, connect
     from headgate.ingest.objects.importing import ImportedObject
     from headgate.ingest.storage.port import Problem, Progress
@@ -133,6 +134,7 @@ __all__ = [
     "ClaimHold",
     "ClaimLost",
     "ClaimRefused",
+    "CollectionSummary",
     "Condition",
     "Counts",
     "Dataset",
@@ -305,6 +307,7 @@ _HOMES = {
         "Submission",
         "Taken",
     ),
+    "core.queue.summary": ("CollectionSummary",),
     "core.logs": ("Log", "LogStream", "LogText"),
     "core.access.scopes": ("ApiToken", "NewToken"),
     "gate": ("Gate", "connect"),
