@@ -90,7 +90,9 @@ def in_manifests(good: str, row: str) -> dict[str, Case]:
         "look-alike": Case(rows(row.replace("a.txt", "a\u2215b")), None, "line 3: "),
         "zero byte": Case(rows(row.replace("a.txt", "a\0b")), None, "line 3: "),
         "hidden mark": Case(rows(row.replace("a.txt", "a\u202etxt")), None, "line 3: "),
-        "twice but for its spelling": Case(rows(row, row.replace("a.txt", "A.TXT")), None, "line 4: "),
+        "twice but for its spelling": Case(
+            rows(row.replace("a.txt", "caf\u00e9.txt"), row.replace("a.txt", "cafe\u0301.txt")), None, "line 4: "
+        ),
         "a size that is none": Case(rows(row.replace("| 4 |", "| four |")), None, "line 3: "),
         "columns in another order": Case(rows(f"a.txt | {good} | sha-256 | {GOOD}"), None, "line 3: "),
         "too large": Case(rows(row, "#" * 100_000), None, "is larger than 50,000 bytes"),
