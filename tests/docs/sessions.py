@@ -34,6 +34,7 @@ NAMES = re.compile(
 #: What differs from run to run, and what stands in its place when texts are compared.
 _VARIES = [
     (NAMES, "ID"),
+    (re.compile(r"\bincident-[0-9a-f]{4}-\d+-(opened|closed)-\d+"), r"incident-N-\1"),
     (re.compile(r"^[a-z0-9]{12}(?= +first start)", re.MULTILINE), "ID"),  # of the token that `headgate up` makes
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00| UTC)?"), "TIME"),
     (re.compile(r"^\d+ +TIME|(?<=--after )\d+", re.MULTILINE), "ENTRY"),

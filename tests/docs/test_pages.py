@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -94,8 +95,8 @@ def code_of(page: Path) -> str:
     """What stands as code on a page, within lines and in blocks of its own."""
     text = page.read_text(encoding="utf-8")
     within = re.findall(r"`(make [^`\n]+)`", text)
-    beginning = re.findall(r"^make [a-z-]+", text, re.MULTILINE)
-    return "\n".join([*within, *beginning])
+    beginning = (re.findall(r"^make [a-z-]+", block.content, re.MULTILINE) for block in blocks_of(text))
+    return "\n".join([*within, *chain.from_iterable(beginning)])
 
 
 def test_the_unit_that_a_page_shows_is_the_one_of_the_house() -> None:
