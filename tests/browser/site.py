@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from headgate import Gate, LogStream, LogText
 from headgate.core.inventory import InventoryFile, Message, MessageKind, Recording
 from headgate.core.queue.model import IngestJob
 from headgate.daemons.names import CONSUMERS
+from tests.announced import announced
 
 COMMAND = [sys.executable, "-m", "headgate", "up", "--json", "-q", "--listen"]
 #: Locks of the full store: more than one page.
@@ -91,9 +91,7 @@ class Site:
         self._process = subprocess.Popen(
             [*COMMAND, listen, *self._more], stdout=subprocess.PIPE, text=True, cwd=self.folder, env=environment
         )
-        assert self._process.stdout
-        said: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return said
+        return announced(self._process)
 
 
 def working_site(folder: Path) -> Site:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.telemetry import ReadableLines, event
+from tests.announced import announced
 from tests.cli.commands import Headgate
 from tests.cli.test_output import on_terminal
 from tests.servers import free_port
@@ -26,8 +27,7 @@ def test_a_second_start_says_that_it_runs_where_and_how_to_sign_in(headgate: Hea
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     process = headgate.start("up", "--listen", f"127.0.0.1:{port}", "--json")
-    assert process.stdout
-    assert json.loads(process.stdout.readline())["url"] == url
+    assert announced(process)["url"] == url
     again = headgate("up", "--listen", f"127.0.0.1:{port}", "-q")
     assert (again.code, again.err.splitlines()[0]) == (
         75,

@@ -1,6 +1,5 @@
 """The configuration of nginx that the docs show, run by an nginx of its own as an ordinary user."""
 
-import json
 import os
 import shutil
 import socket
@@ -19,6 +18,7 @@ import pytest
 import headgate
 from headgate.cli.service.up import up
 from headgate.http.limits.sign_ins import MOST_FAILED
+from tests.announced import announced
 from tests.cli.commands import PROGRAM
 from tests.docs.pages import ROOT, blocks_of
 from tests.servers import free_port
@@ -79,9 +79,8 @@ def proxied() -> Iterator[Proxied]:
                 shutil.chown(each, account)
         service = folder / "service"
         service.mkdir()
-        said = start(running, [PROGRAM, "-q", "up", "--json", "--listen", f"127.0.0.1:{inner}"], service).stdout
-        assert said
-        assert "sign_in" in json.loads(said.readline())
+        said = start(running, [PROGRAM, "-q", "up", "--json", "--listen", f"127.0.0.1:{inner}"], service)
+        assert "sign_in" in announced(said)
         with headgate.connect(f"sqlite:///{service}/headgate.db") as gate:
             token = gate.tokens.new("ann", ["admin"]).token
         nginx = start(running, [NGINX, "-p", folder, "-e", folder / "error.log", "-c", "nginx.conf"], folder, account)

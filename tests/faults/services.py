@@ -1,6 +1,5 @@
 """`headgate up` as a process that a test may kill and start again on the same port."""
 
-import json
 import os
 import random
 import socket
@@ -11,6 +10,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import headgate
+from tests.announced import announced
 from tests.faults.processes import ChildFailed
 from tests.waiting import PATIENT, until
 
@@ -52,9 +52,10 @@ class Service:
 
     def _new_token(self) -> str:
         """Of an admin, when the service has brought the store up to date."""
+        said = announced(self._process)
         assert self._process.stdout
-        with self._process.stdout as said:
-            assert json.loads(said.readline())["url"] == self.url
+        self._process.stdout.close()
+        assert said["url"] == self.url
         with headgate.connect(self._store_url) as gate:
             return gate.tokens.new("a test", ["admin"]).token
 

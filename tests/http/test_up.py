@@ -15,6 +15,7 @@ import pytest
 import headgate
 from headgate.http.port.server import Server
 from headgate.http.service import Service
+from tests.announced import announced
 
 COMMAND = [sys.executable, "-m", "headgate"]
 
@@ -24,8 +25,8 @@ def service(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", dict[str,
     """A service that was started for the first time, and what it said."""
     words = [*COMMAND, "up", "--listen", "127.0.0.1:0", "--json", "-q"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    said = announced(process)
     assert process.stdout
-    said = json.loads(process.stdout.readline())
     assert set(said) == {"url", "sign_in"}, "no API token stands in what journals keep"
     with headgate.connect(f"sqlite:///{tmp_path}/headgate.db") as gate:
         made = gate.tokens.new("ann", ["admin"])

@@ -65,9 +65,11 @@ def test_processes_that_are_killed_at_random_leave_nothing_wrong(here: Site) -> 
                 victim = chance.randrange(len(processes))
                 kill(processes[victim])
                 processes[victim] = start_daemon(here)
+            assert [each.poll() for each in processes] == [None, None], "a daemon ended by itself"
         finally:
             for process in processes:
-                kill(process)
+                process.kill()
+                process.wait()
         with running(gate, lease=5.0):
             assert_right(here, gate, ended(gate, batch, 600), JOBS)
 
