@@ -173,6 +173,8 @@ class PrivateServer(Throwaway):
         os.kill(self.pid, signal.SIGSTOP)
         for pid in supervise.descendants(self.pid):
             supervise.send(pid, signal.SIGSTOP)
+        # Each thread stops when it runs next; until then it may answer one more question.
+        until(lambda: all(map(supervise.stopped, (self.pid, *supervise.descendants(self.pid)))), f"{self.kind} to stop")
 
     def resume(self) -> None:
         for pid in (*supervise.descendants(self.pid), self.pid):

@@ -118,6 +118,15 @@ def parent_of(entry: Path) -> int | None:
     return None if state == "Z" else int(parent)
 
 
+def stopped(pid: int) -> bool:
+    """Whether every thread of a process is stopped or gone."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if stat.read_text().rpartition(")")[2].split()[0] not in "TtXZ":
+                return False
+    return True
+
+
 def send(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
