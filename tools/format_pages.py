@@ -21,6 +21,7 @@ PIPELINE = """\
 uri = "postgresql://warehouse/raw"
 order = "natural"
 secret_jobs = ["clean"]
+expect = { every = "day", at = "06:00", zone = "Europe/Berlin", grace = "2h", from = "2026-01-01" }
 
 [dataset.orders_raw.settings]
 schema = "sales"
@@ -98,6 +99,26 @@ ids = ["eur", "usd"]
 """,
 }
 
+#: Expectations, as they stand in a pipeline file; a test reads them.
+EXPECTATIONS = {
+    "A file for every day, at six in the morning of the next day; late after two hours": """\
+[dataset.orders]
+expect = { every = "day", at = "06:00", zone = "Europe/Berlin", grace = "2h", id_offset = "-1d", from = "2026-01-01" }
+""",
+    "One for every working day": """\
+[dataset.rates]
+expect = { cron = "0 18 * * 1-5", zone = "America/New_York", from = "2026-01-01" }
+""",
+    "Every hour, a quarter of an hour after its end": """\
+[dataset.weather]
+expect = { every = "hour", at = "00:15", id_offset = "-1h", from = "2026-01-01" }
+""",
+    "Four deliveries, on a day that was agreed on": """\
+[dataset.lanes]
+expect = { ids = ["S1.L1", "S1.L2", "S2.L1", "S2.L2"], from = "2026-12-01", at = "12:00" }
+""",
+}
+
 #: The usual author of each kind of manifest, and what one row of it is.
 ROWS = {
     manifest.OBJECT: "One object: a row for each of its files.",
@@ -133,6 +154,8 @@ def pipeline_page() -> str:
         "## `[job.NAME]`\n",
         _keys(pipeline_keys.JOB),
     ]
+    parts += ["## `[dataset.NAME.expect]`\n", _EXPECT, _keys(pipeline_keys.EXPECT)]
+    parts += [each for text, toml in EXPECTATIONS.items() for each in (f"{text}:\n", "```toml", toml.rstrip(), "```\n")]
     parts += ["## `[dataset.NAME.watch]`\n", _WATCH, _keys(pipeline_keys.WATCH)]
     parts += [each for text, toml in WATCHES.items() for each in (f"{text}:\n", "```toml", toml.rstrip(), "```\n")]
     parts += ["## `[job.NAME.maps.INPUT]`\n", _MAPS, _keys(pipeline_keys.MAP), _MAP_RULES]
@@ -141,6 +164,11 @@ def pipeline_page() -> str:
     return "\n".join([*parts, _MORE])
 
 
+_EXPECT = (
+    "Which data ids the dataset should have, and when each should be READY. It has one of the keys `every`, `cron`\n"
+    "and `ids`. It may be an inline table, `expect = { … }`. The store keeps it; the daemon `timekeeper` judges what\n"
+    "is [late](../how-to/late.md). A job that maps a period of the dataset without a `unit` needs what is expected.\n"
+)
 _WATCH = (
     "Where the files of a dataset arrive, and what they mean: `headgate watch run FILE` publishes a chunk when its\n"
     "files are complete ([how-to](../how-to/watch.md)). Times are seconds, or texts such as `30s`, `10m`, `26h`.\n"

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         StoredObject,
     )
     from headgate.core.ledger.census import Tally
+    from headgate.core.ledger.expectations.model import LateChunk, Lateness
     from headgate.core.ledger.fan import ChunkLink, FanIn
     from headgate.core.ledger.mappings.calendar import Unit
     from headgate.core.ledger.mappings.model import InputMap, MapKind, OnLate
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from headgate.ingest.objects.importing import ImportedObject
     from headgate.ingest.storage.port import Problem, Progress
     from headgate.service.access.tokens import Tokens
+    from headgate.service.expectations import Expectations
     from headgate.service.guards.kinds import GuardBusy, StorageGuard, StorageLock
     from headgate.service.history import History
     from headgate.service.incidents import Incidents
@@ -142,6 +144,7 @@ __all__ = [
     "Delivery",
     "Done",
     "Entry",
+    "Expectations",
     "Failed",
     "Failure",
     "FanIn",
@@ -177,6 +180,8 @@ __all__ = [
     "KeyInUse",
     "KeyReused",
     "Kind",
+    "LateChunk",
+    "Lateness",
     "Ledger",
     "Lock",
     "LockHold",
@@ -261,6 +266,7 @@ _HOMES = {
     "core.ledger.selection": ("BulkResult", "RefusedChunk"),
     "core.ledger.progress": ("Failure", "JobProgress"),
     "core.ledger.fan": ("ChunkLink", "FanIn"),
+    "core.ledger.expectations.model": ("LateChunk", "Lateness"),
     "core.ledger.mappings.calendar": ("Unit",),
     "core.ledger.mappings.model": ("InputMap", "MapKind", "OnLate"),
     "core.ledger.verdicts": ("Answer", "Condition", "Plan", "Verdict"),
@@ -315,6 +321,7 @@ _HOMES = {
     "ingest.storage.port": ("Problem", "Progress"),
     "service.guards.kinds": ("GuardBusy", "StorageGuard", "StorageLock"),
     "service.history": ("History",),
+    "service.expectations": ("Expectations",),
     "service.incidents": ("Incidents",),
     "service.inventory": ("Inventory",),
     "service.ledger.use_cases": ("Ledger",),

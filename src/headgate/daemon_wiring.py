@@ -19,7 +19,9 @@ from headgate.daemons.history_mover import history_mover
 from headgate.daemons.messenger import messenger
 from headgate.daemons.reaper import key_reaper, reaper
 from headgate.daemons.rounds import Rounds
+from headgate.daemons.timekeeper import timekeeper
 from headgate.gate import Gate
+from headgate.service.access.identity import owner
 from headgate.service.queue.step_logs import LoggedHandler
 from headgate.service.queue.work_folder import sweep_folder
 
@@ -140,6 +142,14 @@ def _notice_sender(gate: Gate) -> NoticeSender:
     return NoticeSender(gate.settings, gate.inventory)
 
 
+def _timekeeper(gate: Gate, interval: float) -> list[Rounds]:
+    if gate.service:
+        return [Rounds("timekeeper", lambda: 0, interval, idle="the service judges what is late")]
+    if not gate.keeps_ledger:
+        return [Rounds("timekeeper", lambda: 0, interval, idle="the store keeps no ledger")]
+    return timekeeper(gate.expectations, owner(), interval)
+
+
 #: Makes the rounds of each daemon, by the names in daemons/names.py.
 MAKERS: Mapping[str, Callable[[Gate, float], list[Rounds]]] = {
     "batch-watcher": _batch_watcher,
@@ -147,4 +157,5 @@ MAKERS: Mapping[str, Callable[[Gate, float], list[Rounds]]] = {
     "cleaner": _cleaner,
     "history": _history,
     "messenger": _messenger,
+    "timekeeper": _timekeeper,
 }

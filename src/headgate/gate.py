@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headgate.service.access.tokens import Tokens
     from headgate.service.doctor import Doctor
     from headgate.service.epochs import Epochs
+    from headgate.service.expectations import Expectations
     from headgate.service.history import History
     from headgate.service.incidents import Incidents
     from headgate.service.inventory import Inventory
@@ -114,6 +115,13 @@ class Gate:
         if self.service:
             return self.service.incidents
         return wiring.build_incidents(self.store)
+
+    @cached_property
+    def expectations(self) -> Expectations:
+        """Which chunks are late: expected, and not READY in time."""
+        if self.service:
+            return self.service.expectations
+        return wiring.build_expectations(self.store)
 
     @cached_property
     def _watches(self) -> Watches | None:
@@ -337,7 +345,7 @@ class Gate:
             return self.service.alarms
         return Alarms(
             self.queue, self._ledger, self._inventory, self.profiles_folder, self.store.history, self.upkeep,
-            self._watches,
+            self._watches, self.expectations if self.keeps_ledger else None,
         )  # fmt: skip
 
     def alarms(self) -> list[Alarm]:
@@ -356,7 +364,8 @@ class Gate:
     def _reports(self) -> OverviewReports:
         from headgate.service.overview.reports import OverviewReports
 
-        return OverviewReports(self.locks, self.queue, self._ledger, self._inventory, self.history.activity)
+        found = (self.locks, self.queue, self._ledger, self._inventory, self.history.activity)
+        return OverviewReports(*found, self.expectations if self.keeps_ledger else None)
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
         """Return what runs, what is locked and what failed.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headgate.ingest.profiles.folder import ProfilesFolder
     from headgate.service.access.sessions import BrowserSessions
     from headgate.service.access.tokens import Tokens
+    from headgate.service.expectations import Expectations
     from headgate.service.incidents import Incidents
     from headgate.service.inventory import Inventory
     from headgate.service.ledger.use_cases import Ledger
@@ -81,6 +82,13 @@ def build_incidents(store: Store) -> Incidents:
     from headgate.service.incidents import Incidents
 
     return Incidents(needed(store.ledger, store, f"incidents; {BESIDE}").incidents)
+
+
+def build_expectations(store: Store) -> Expectations:
+    """Build the expectations. Raises BadValue where the store keeps no ledger."""
+    from headgate.service.expectations import Expectations
+
+    return Expectations(needed(store.ledger, store, f"expectations; {BESIDE}").expectations)
 
 
 def build_watches(store: Store) -> Watches | None:

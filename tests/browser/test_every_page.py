@@ -19,6 +19,8 @@ PAGES = [
     "/pipeline/grid?status=PENDING",
     "/pipeline/incidents",
     "/pipeline/incidents?show=closed",
+    "/pipeline/late",
+    "/pipeline/late?dataset=nothing",
     "/pipeline/selected?act=resubmit&all=1&job=clean&status=ERROR",
     "/locks",
     "/locks?client=nobody",

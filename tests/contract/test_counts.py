@@ -34,8 +34,8 @@ def work_on_chunks(gate: Gate) -> dict[str, int]:
     ledger.fail(ledger.claim("read", "7"), "unreadable")
     ledger.pause("read", reason="maintenance")
     return {
-        "chunks_running": 1, "claims_expired": 1, "chunks_failed": 3, "chunks_held": 1, "jobs_paused": 1,
-        "locked_resources": 4, "locks": 4,
+        "chunks_running": 1, "claims_expired": 1, "chunks_failed": 3, "chunks_held": 1, "chunks_late": 0,
+        "jobs_paused": 1, "locked_resources": 4, "locks": 4,
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from headgate.core.access.credentials import CustodyChange
 from headgate.core.inventory import Message, MessageKind, Recording
 from headgate.core.ledger.watches.model import Sighting
 from headgate.core.values.wire import parse, plain
+from headgate.daemon_wiring import daemon_rounds
 
 WHY = {"reason": "the disk was full"}
 RESOURCE, CLIENT = "mysql://db1/core", "copy-core"
@@ -119,7 +120,7 @@ class Tour:
 def travel(tour: Tour, gate: Gate) -> None:
     """All of it."""
     for part in (_locks, _waiters, _definitions, _claims, _support, _questions, _submission, _batches, _ingest_jobs,
-                 _queue, _inventory, _secrets, _whole, _incidents):  # fmt: skip
+                 _queue, _inventory, _secrets, _whole, _incidents, _expectations):  # fmt: skip
         part(tour, gate)
 
 
@@ -369,6 +370,13 @@ def _incidents(tour: Tour, gate: Gate) -> None:
     tour.ask("GET /incidents/{number}", number=found.id)
     tour.ask("POST /incidents/{number}/snooze", {"seconds": 3600}, number=found.id)
     tour.ask("POST /incidents/{number}/acknowledge", {}, number=found.id)
+
+
+def _expectations(tour: Tour, gate: Gate) -> None:
+    gate.ledger.define_dataset("invoices", expect={"ids": ["2026-11-13"], "from": "2026-11-14"})
+    daemon_rounds(gate, ["timekeeper"], 5)[0].act()
+    tour.ask("GET /late", query={"dataset": "invoices"})
+    tour.ask("GET /expectations")
 
 
 def _whole(tour: Tour, gate: Gate) -> None:

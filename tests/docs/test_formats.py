@@ -10,6 +10,8 @@ import pytest
 import headgate
 from headgate.cli.ledger.definitions import read_pipeline
 from headgate.core.ledger import pipeline_keys
+from headgate.core.ledger.expectations.parsing import KEYS as EXPECT_KEYS
+from headgate.core.ledger.expectations.parsing import parse_expectation
 from headgate.core.ledger.mappings.parsing import KEYS, parse_maps
 from headgate.core.ledger.pipeline_keys import Key
 from headgate.core.ledger.watches.parsing import KEYS as WATCH_KEYS
@@ -20,7 +22,7 @@ from headgate.ingest.steps import new_jobs as payload_types
 from headgate.service.ledger.use_cases import Ledger
 from headgate.service.queue.checks import METADATA, TYPES
 from tests.docs.pages import ROOT
-from tools.format_pages import MAPPINGS, PIPELINE, WATCHES, example
+from tools.format_pages import EXPECTATIONS, MAPPINGS, PIPELINE, WATCHES, example
 
 #: Parameters that are no part of a definition.
 OURS = {"self", "name", "holders", "share"}
@@ -70,6 +72,20 @@ def test_every_key_of_a_watch_is_listed_with_its_default() -> None:
 def test_the_examples_of_watches_are_accepted(text: str) -> None:
     ((name, body),) = tomllib.loads(text)["dataset"].items()
     assert parse_watch(name, body["watch"]).pattern == body["watch"]["pattern"]
+
+
+def test_every_key_of_an_expectation_is_listed_with_its_default() -> None:
+    assert [key.name for key in pipeline_keys.EXPECT] == list(EXPECT_KEYS)
+    document = parse_expectation({"every": "day", "from": "2026-01-01"}).to_document()
+    for key in pipeline_keys.EXPECT:
+        if key.default:
+            assert tomllib.loads(f"value = {key.default}")["value"] == document[key.name], key.name
+
+
+@pytest.mark.parametrize("text", EXPECTATIONS.values(), ids=EXPECTATIONS)
+def test_the_examples_of_expectations_are_accepted(text: str) -> None:
+    ((_, body),) = tomllib.loads(text)["dataset"].items()
+    assert next(parse_expectation(body["expect"]).expected()).due.year in (2026, 2027)
 
 
 @pytest.mark.parametrize("text", MAPPINGS.values(), ids=MAPPINGS)

@@ -22,7 +22,7 @@ WORDS |= {*Mode, *STATUS_WORDS.values(), *HOLD_EVENTS, *JOB_EVENTS, REPAIR_EVENT
 #: Words that are something else where they are typed.
 ALLOWED = {
     # Names of methods.
-    "calls/deadlines.py": {"forget", "expire", "publish", "resubmit", "reap", "repair"},
+    "calls/deadlines.py": {"forget", "expire", "publish", "resubmit", "reap", "repair", "late"},
     "client/queue.py": {"reap", "report", "failed"},
     "http/routes/inventory.py": {"forget"},
     # Arguments, parameters of requests, headers and forms.
@@ -53,6 +53,8 @@ ALLOWED = {
     "stores/sql/moving/queue.py": {"processing", "failed", "completed"},
     "stores/sql/queue/rows.py": {"failed", "report"},
     "stores/zookeeper/locks/records.py": {"waiting"},
+    # Commands.
+    "cli/tree.py": {"late"},
     # Nouns.
     "cli/store/doctor.py": {"hold", "claim"},
     "cli/store/server.py": {"claim"},
@@ -62,6 +64,7 @@ ALLOWED = {
     "stores/zookeeper/queue/questions.py": {"hold"},
     # Columns and tables of pages.
     "cli/ingest/items.py": {"DONE"},
+    "http/dashboard/pipeline/late.py": {"late"},
     "http/dashboard/ingest/lists.py": {"completed", "failed"},
     "http/dashboard/locks.py": {"waiting", "held"},
     "http/dashboard/overview.py": {"waiting", "failed"},

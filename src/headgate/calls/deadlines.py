@@ -187,6 +187,7 @@ INVENTORY_CALLS: Mapping[str, Rule] = {
 }  # fmt: skip
 
 
+EXPECTATION_CALLS: Mapping[str, Rule] = {"judge": bulk, "recover": bulk, "late": listing, "lateness": listing}
 INCIDENT_CALLS: Mapping[str, Rule] = {"list": listing, "due": listing, "notices": listing, "tell": bulk, "prune": bulk}
 
 

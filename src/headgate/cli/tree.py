@@ -26,6 +26,7 @@ COMMANDS = {
     "watch": ("watches.commands", "watch", "Publish datasets by the files that arrive."),
     "job": ("ledger.jobs", "job", "Run jobs on chunks: claim, report, explain, rerun, hold."),
     "incident": ("ledger.incidents", "incident", "List, acknowledge and snooze what needs a person."),
+    "late": ("ledger.late", "late", "List chunks that should be READY by now and are not, and why."),
     "keys": ("access.keys", "keys", "Manage the keys that decrypt the secrets of datasets."),
     "ingest": ("ingest.commands", "ingest", "Submit batches; list, hold, resume and delete ingest jobs."),
     "messages": ("ingest.messages", "messages", "List mails and callbacks; resend undelivered ones."),
@@ -46,7 +47,7 @@ COMMANDS = {
 #: The headings of the list, each with its commands.
 GROUPS = {
     "Locks": ("lock",),
-    "Ledger (datasets and jobs)": ("define", "data", "watch", "job", "incident", "keys"),
+    "Ledger (datasets and jobs)": ("define", "data", "watch", "job", "incident", "late", "keys"),
     "Queue (ingest)": ("ingest", "messages"),
     "Service": ("up", "daemon", "token"),
     "Store": ("init", "status", "history", "doctor", "settings", "migrate", "copy", "backup", "restore", "store"),

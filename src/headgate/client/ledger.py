@@ -72,6 +72,7 @@ class RemoteLedger(Ledger):
             "datasets": {
                 each.name: {
                     "uri": each.uri, "order": each.order, "settings": each.settings, "secret_jobs": each.secret_jobs,
+                    "expect": dict(each.expect) or None,
                 }
                 for each in plan.datasets
             },

@@ -15,6 +15,7 @@ from headgate.client.tokens import ServiceSessions, ServiceTokens
 from headgate.operations import whole
 
 if TYPE_CHECKING:
+    from headgate.client.expectations import RemoteExpectations
     from headgate.client.incidents import RemoteIncidents
     from headgate.client.ingest import RemoteAlarms, ServiceIngest
     from headgate.client.ledger import RemoteLedger
@@ -76,6 +77,13 @@ class RemoteService:
         from headgate.client.incidents import RemoteIncidents
 
         return RemoteIncidents(self.connection)
+
+    @cached_property
+    def expectations(self) -> RemoteExpectations:
+        """Expectations of the service's ledger."""
+        from headgate.client.expectations import RemoteExpectations
+
+        return RemoteExpectations(self.connection)
 
     @cached_property
     def queue(self) -> RemoteQueue:

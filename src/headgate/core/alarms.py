@@ -32,6 +32,8 @@ ROUNDS: Mapping[str, tuple[str, str]] = {
     "batch-watcher": ("batch whose jobs have ended waits to be reported",
                       "batches whose jobs have ended wait to be reported"),
     "messenger": ("message waits to be sent", "messages wait to be sent"),
+    "timekeeper": ("dataset expects data, and whether that is late was not judged for 5 minutes",
+                   "datasets expect data, and whether that is late was not judged for 5 minutes"),
     "cleaner": ("ingest job that completed more than a day ago waits to be cleaned up",
                 "ingest jobs that completed more than a day ago wait to be cleaned up"),
 }  # fmt: skip

@@ -34,6 +34,7 @@ class Counts:
     )
     chunks_failed: int = _count("chunks failed", "Chunks in ERROR.")
     chunks_held: int = _count("chunks held", "Chunks in HOLD.")
+    chunks_late: int = _count("chunks late", "Chunks that were expected, were not READY in time, and still are not.")
     jobs_paused: int = _count("jobs paused", "Jobs that get no chunks until somebody lets them go on.")
     batches: int = _count("batches", "Batches that are in the queue, finished ones included until they are cleaned up.")
     batches_held: int = _count("batches held", "Batches in the state held.")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from headgate.core.ledger.expectations.model import LATE
 from headgate.core.ledger.model import FAIL_EVENT, INTERRUPT_EVENT, REAP_EVENT
 
 #: Kinds that chunks have, by the event that opens one. Others may add kinds of their own.
@@ -13,6 +14,7 @@ KINDS: Mapping[str, str] = {FAIL_EVENT: "failed", REAP_EVENT: "crashes", INTERRU
 #: What each kind says of its subject.
 SENTENCES: Mapping[str, str] = {
     "failed": "failed for good", "crashes": "keeps crashing its workers", "interruptions": "never finishes in time",
+    LATE: "is late",
 }  # fmt: skip
 
 
@@ -32,11 +34,11 @@ class Incident:
 
     #: Its number.
     id: int
-    #: `failed`, `crashes` or `interruptions`; other parts of the program may have kinds of their own.
+    #: `failed`, `crashes`, `interruptions` or `late`; other parts of the program may have kinds of their own.
     kind: str
     #: The job that it is about; empty: none.
     job: str
-    #: Which chunk of the job, or what else the kind is about.
+    #: Which chunk of the job; of a late chunk `DATASET/DATAID`.
     subject: str
     #: What happened last.
     message: str
@@ -48,7 +50,8 @@ class Incident:
     count: int = 1
     #: When it closed; None: it is open.
     closed: datetime | None = None
-    #: The event that closed it: `success`, `forget` or `set_status`.
+    #: The event that closed it: `success`, `forget` or `set_status`; of a late chunk `arrival`, or
+    #: `definition` when nothing is expected any more.
     closed_by: str = ""
     #: The person who knows of it; empty: nobody does.
     acknowledged_by: str = ""
@@ -64,7 +67,8 @@ class Incident:
     @property
     def sentence(self) -> str:
         """For people: `clean 2026-11-02 failed for good: disk full`."""
-        name = " ".join(filter(None, (self.job, self.subject)))
+        # A late chunk is named with its dataset.
+        name = self.subject if self.kind == LATE else " ".join(filter(None, (self.job, self.subject)))
         text = f"{name} {SENTENCES.get(self.kind, self.kind)}"
         if self.closed is not None:
             return f"{text}; closed by {self.closed_by}"

@@ -16,7 +16,7 @@ CONSUMERS: Mapping[str, tuple[str, str]] = {
     **{step_of(INGEST_JOB.name, state): (INGEST_JOB.name, state) for state in work_states(MERRITT_INGEST_JOB)},
 }
 #: What is done in rounds, and needs no handler.
-ROUNDS = ("batch-watcher", "reaper", "cleaner", "history", "messenger")
+ROUNDS = ("batch-watcher", "reaper", "cleaner", "history", "messenger", "timekeeper")
 DAEMONS = (*CONSUMERS, *ROUNDS)
 
 

@@ -42,6 +42,8 @@ class Rounds:
     done_word: str = "ended"
     #: Why there is nothing to do, and never will be; empty: there may be.
     idle: str = ""
+    #: What is done after the last round.
+    end: Callable[[], None] = lambda: None
 
     def run(self, stop: threading.Event) -> None:
         """Run until `stop` is set; the first round starts at once."""
@@ -53,7 +55,15 @@ class Rounds:
         while not stop.is_set():
             failures = self._round(failures)
             stop.wait(self.pause(failures))
+        self.finish()
         event("daemon.stopped", daemon=self.name)
+
+    def finish(self) -> None:
+        """Do what is done after the last round; a store that is away hears of it by the end of leases."""
+        try:
+            self.end()
+        except HeadgateError as error:
+            event("daemon.not_ended", logging.WARNING, daemon=self.name, why=str(error))
 
     def pause(self, failures: int) -> float:
         """Seconds until the next round, after this many failures in a row."""

@@ -23,6 +23,7 @@ from headgate.http.routes import (
     claims,
     daemons,
     events,
+    expectations,
     incidents,
     ingest,
     inventory,
@@ -42,7 +43,8 @@ API = (
     *(
         part.handlers.routes()
         for part in (
-            locks, claims, ledger, incidents, secrets, tokens, whole, events, ingest, queue, daemons, inventory,
+            locks, claims, ledger, incidents, expectations, secrets, tokens, whole, events, ingest, queue, daemons,
+            inventory,
         )
     ),
     around,

@@ -65,6 +65,11 @@ KNOWN = (
     Series("headgate_chunks_failed", Gauge, MEANINGS["chunks_failed"].meaning),
     Series("headgate_incidents_open", Gauge, "Open incidents.", ("kind",)),
     Series("headgate_incidents_oldest_seconds", Gauge, "How long the oldest open incident has been open; 0: none is."),
+    Series("headgate_late_chunks", Gauge, "Chunks that were not READY in time, and still are not.", ("dataset",)),
+    Series("headgate_late_oldest_seconds", Gauge,
+           "For how long the oldest late chunk has been late; 0: none is.", ("dataset",)),
+    Series("headgate_lateness_behind_seconds", Gauge,
+           "How long ago a chunk was due that nobody has judged yet; 0: the timekeeper is in time."),
     Series("headgate_counts", Gauge, "Every count of `/v1/counts`, by its name.", ("count",)),
     Series("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
     Series("headgate_queue_oldest_seconds", Gauge,
@@ -146,6 +151,7 @@ class Metrics:
             yield _gauge("headgate_incidents_oldest_seconds", [((), max(oldest, 0.0))])
             yield from _of_watchers(gate)
             yield from _of_recurrences(gate)
+            yield from _of_expectations(gate)
 
     def _make(self, known: Series) -> Any:
         more: dict[str, Any] = {"buckets": known.buckets} if known.kind is Histogram else {}
@@ -213,6 +219,13 @@ def _of_recurrences(gate: Gate) -> Iterator[Metric]:
     found, at = gate.ledger.recurrences(), datetime.now(UTC)
     yield _gauge("headgate_recur_seconds", [((each.job,), each.recur) for each in found])
     yield _gauge("headgate_recur_oldest_seconds", [((each.job,), each.age(at)) for each in found])
+
+
+def _of_expectations(gate: Gate) -> Iterator[Metric]:
+    found = gate.expectations.lateness()
+    yield _gauge("headgate_late_chunks", [((each.dataset,), each.late) for each in found])
+    yield _gauge("headgate_late_oldest_seconds", [((each.dataset,), _age(each.oldest)) for each in found])
+    yield _gauge("headgate_lateness_behind_seconds", [((), max((each.behind for each in found), default=0.0))])
 
 
 def _age(since: datetime | None) -> float:

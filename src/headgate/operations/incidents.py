@@ -20,7 +20,9 @@ def list_incidents(
     closed: Annotated[bool, About("Also incidents that are closed.")] = False,
     after: Annotated[int | None, About("The `next` of the previous page.", ge=1)] = None, limit: Limit = USUAL,
 ) -> Page[Incident]:  # fmt: skip
-    """List incidents: chunks that failed for good, whose workers keep crashing, or that never finish in time."""
+    """List incidents: chunks that failed for good, whose workers keep crashing, that never finish in time, or are
+    late.
+    """
 
 
 @declared.get("/incidents/count", "read", answer="By kind.")

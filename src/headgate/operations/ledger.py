@@ -60,6 +60,14 @@ MOST_LOOKED_AT, MOST_TALLIED = 50_000, 5000
 Uri = Annotated[str, About(example="postgresql://warehouse/raw")]
 OrderWord = Annotated[str, About("Order of its data ids: natural or text.")]
 SecretJobs = Annotated[list[str] | None, About("Jobs that may read its secrets; null: any.")]
+Expect = Annotated[
+    dict[str, str | int | float | list[str]] | None,
+    About(
+        "Which data ids it should have, and when: the keys every, cron or ids, at, zone, grace, from, format and "
+        "id_offset of a pipeline file; null: nothing is expected.",
+        example={"every": "day", "at": "06:00", "zone": "Europe/Berlin", "grace": "2h", "from": "2026-01-01"},
+    ),
+]
 Inputs = Annotated[Sequence[str], About(example=["orders_raw"])]
 Outputs = Annotated[Sequence[str], About(example=["orders_clean"])]
 FanOut = Annotated[
@@ -105,6 +113,7 @@ class DatasetDefinition:
     order: OrderWord = "natural"
     settings: dict[str, str] | None = None
     secret_jobs: SecretJobs = None
+    expect: Expect = None
 
 
 @dataclass(frozen=True)
@@ -186,7 +195,7 @@ def dataset(name: str) -> Dataset:
 @declared.put("/datasets/{name}", "define", answer="The new definition.", errors=(HoldersUnconfirmed, BadValue))
 def define_dataset(
     name: str, uri: Uri = "", order: OrderWord = "natural", settings: dict[str, str] | None = None,
-    secret_jobs: SecretJobs = None,
+    secret_jobs: SecretJobs = None, expect: Expect = None,
 ) -> Defined:  # fmt: skip
     """Define a dataset. Repeating the same definition changes nothing."""
 

@@ -28,7 +28,9 @@ from headgate.core.values.plurals import plural
 from headgate.core.values.wire import plain
 
 if TYPE_CHECKING:
+    from headgate.core.ledger.expectations.model import LateChunk
     from headgate.core.ledger.model import Row
+    from headgate.gate import Gate
     from headgate.service.ledger.use_cases import Ledger
 
 HEADINGS = ("DATASET", "DATAID", "JOB", "KIND", "STATUS", "SINCE", "ATTEMPT", "WORKER", "MESSAGE")
@@ -159,9 +161,10 @@ def grid(console: Console, datasets: Sequence[str], limit: int) -> None:
     """Show the status of chunks as a grid: a line for each data id, a column for each dataset, in flow order.
 
     Where an input has a mapping, the line of the job's data id shows how many of the data ids that it needs are READY:
-    26/28.
+    26/28. A late chunk without a status is shown as l.
     """
     from headgate.cli.ledger.grid import Cell, draw, fan_ins
+    from headgate.core.ledger.expectations.model import LATE
     from headgate.core.ledger.flow import flow_order
     from headgate.core.ledger.ordering import Order, order_key
 
@@ -170,10 +173,19 @@ def grid(console: Console, datasets: Sequence[str], limit: int) -> None:
         names = sorted(datasets, key=lambda each: flow.index(each) if each in flow else len(flow)) or flow
         rows = [row for name in names for row in gate.ledger.status(name, kind="OUTPUT")]
         shares = fan_ins(gate.ledger, names, rows, min(limit, 100))
+        late = {(each.dataid, each.dataset): LATE for name in names for each in _late(gate, name, limit)}
     found: dict[tuple[str, str], Cell] = {**shares, **{(row.dataid, row.dataset): row.status for row in rows}}
+    found |= {key: word for key, word in late.items() if key not in found}
     dataids = sorted({dataid for dataid, _ in found}, key=lambda each: order_key(each, Order.NATURAL))[-limit:]
     document = {dataid: {name: found.get((dataid, name)) for name in names} for dataid in dataids}
     console.answer(document, lambda: draw(names, document))
+
+
+def _late(gate: Gate, dataset: str, limit: int) -> Sequence[LateChunk]:
+    """Late chunks of a dataset, if it has any."""
+    if not any(each.late for each in gate.expectations.lateness() if each.dataset == dataset):
+        return ()
+    return gate.expectations.late(dataset, limit=limit)
 
 
 def _rows(rows: Iterable[Row]) -> str:

@@ -16,6 +16,7 @@ from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import common
 from headgate.core.errors import BadValue
 from headgate.core.ledger import pipeline_keys
+from headgate.core.ledger.expectations.parsing import parse_expectation
 from headgate.core.ledger.mappings.parsing import parse_maps
 from headgate.core.ledger.pipeline import parse_recur
 from headgate.core.values.documents import read_toml
@@ -153,6 +154,8 @@ def read_pipeline(file: Path) -> Mapping[str, Any]:
             _check_lists(file, text, name, body)
             if "maps" in body:
                 _check_maps(file, text, name, body)
+            if "expect" in body:
+                _check_expect(file, text, name, body["expect"])
     watches_in(file, content)
     return content
 
@@ -171,6 +174,17 @@ def _check_maps(file: Path, text: str, job: str, body: Mapping[str, Any]) -> Non
             line = _line_within(text, ("job", job, "maps", name), key if key not in (name, "maps") else name)
             why = f"of job {job} in {file.name}, line {line}, {error.why}"
             raise BadValue(error.what, error.value, why) from error
+
+
+def _check_expect(file: Path, text: str, dataset: str, document: object) -> None:
+    """Refuse an expectation of this file with the line of its first mistake."""
+    try:
+        parse_expectation(document)
+    except BadValue as error:
+        key = error.what.rpartition(".")[2]
+        line = _line_within(text, ("dataset", dataset, "expect"), key)
+        why = f"of dataset {dataset} in {file.name}, line {line}, {error.why}"
+        raise BadValue(error.what, error.value, why) from error
 
 
 def _line_within(text: str, table: Sequence[str], name: str) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from headgate.cli.terminal.output import painted, terminal_width
 from headgate.cli.terminal.tables import cells
+from headgate.core.ledger.expectations.model import LATE
 from headgate.core.ledger.fan import MOST_FANNED
 from headgate.core.ledger.model import ERROR, HOLD, PENDING, READY, RESUBMIT, RUNNING
 from headgate.core.values.visible import visible
@@ -68,12 +69,12 @@ def draw(names: Sequence[str], document: Mapping[str, Mapping[str, Cell]]) -> st
     for shown, statuses in zip(dataids, document.values(), strict=True):
         signs = [_sign(statuses[name], cells(title)) for name, title in zip(names, titles, strict=True)]
         lines.append(_line(shown, first, signs))
-    return "\n".join([*lines, "", *([", ".join(numbers)] if numbers else []), _legend()])
+    return "\n".join([*lines, "", *([", ".join(numbers)] if numbers else []), _legend(document)])
 
 
 def sign(status: str | None) -> str:
     """The letter for a status."""
-    return NOTHING if status is None else SIGNS.get(status, UNKNOWN)
+    return NOTHING if status is None else LATE[0] if status == LATE else SIGNS.get(status, UNKNOWN)
 
 
 def _text(cell: Cell) -> str:
@@ -89,6 +90,7 @@ def _line(dataid: str, first: int, parts: Sequence[str]) -> str:
     return f"{dataid}{' ' * (first - cells(dataid))}{GAP}{GAP.join(parts)}".rstrip()
 
 
-def _legend() -> str:
+def _legend(document: Mapping[str, Mapping[str, Cell]]) -> str:
     known = ", ".join(f"{painted(status, letter)} {status}" for status, letter in SIGNS.items())
-    return f"{known}, {UNKNOWN} other, {NOTHING} nothing"
+    late = f"{LATE[0]} {LATE}, " if any(LATE in row.values() for row in document.values()) else ""
+    return f"{known}, {late}{UNKNOWN} other, {NOTHING} nothing"

@@ -10,6 +10,7 @@ from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import InOrder, common, limit_option, tabular
 from headgate.cli.terminal.output import ago, page, pairs, table
 from headgate.cli.terminal.values import DURATION, JOB
+from headgate.core.ledger.expectations.model import LATE
 from headgate.core.values.durations import in_words
 from headgate.core.values.wire import plain
 
@@ -21,7 +22,7 @@ NUMBER = click.argument("number", type=click.IntRange(1), metavar="N")
 
 @click.group("incident", cls=InOrder)
 def incident() -> None:
-    """List incidents: chunks that failed for good, whose workers keep crashing, or that never finish in time.
+    """List incidents: chunks that failed for good, whose workers keep crashing, that never finish in time, or are late.
 
     An incident opens when a chunk has used up its attempts or is held because of failures, crashes or interruptions. It
     closes when the chunk succeeds, is forgotten, or gets a status by hand. The daemon `messenger` sends notices of both
@@ -42,7 +43,7 @@ def incident() -> None:
 
 @incident.command("list")
 @click.option("--job", type=JOB, help="Only incidents of this job.")
-@click.option("--kind", metavar="WORD", help="Only incidents of this kind: failed, crashes or interruptions.")
+@click.option("--kind", metavar="WORD", help="Only incidents of this kind: failed, crashes, interruptions or late.")
 @click.option("--closed", is_flag=True, help="Also incidents that are closed.")
 @click.option("--after", type=int, metavar="CURSOR", help="Cursor: `next` of the previous page.")
 @limit_option("incidents")
@@ -79,7 +80,9 @@ def show(console: Console, number: int) -> None:
     """Show one incident."""
     found = console.ask(lambda gate: gate.incidents.get(number))
     console.answer(plain(found), lambda: _text(found))
-    if found.closed is None and found.job:
+    if found.closed is None and found.kind == LATE:
+        console.say(f"to see why: {console.command('late', found.subject.partition('/')[0])}")
+    elif found.closed is None and found.job:
         console.say(f"to see why: {console.command('job', 'explain', found.job, found.subject)}")
 
 

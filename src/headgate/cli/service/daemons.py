@@ -82,6 +82,7 @@ def daemon(console: Console, /, names: Sequence[str], interval: float, *, once: 
     cleaner         removes completed jobs, and batches after `retention`
     history         moves history off ZooKeeper; removes old history and old logs
     messenger       sends the mails and callbacks in the outbox
+    timekeeper      judges which expected chunks are late (see headgate late)
 
     Consumers process batches or ingest jobs in one state: batch-pending, batch-reporting, batch-update-reporting,
     job-pending, job-estimating, job-provisioning, job-downloading, job-processing, job-recording, job-notify. The
@@ -109,7 +110,6 @@ def daemon(console: Console, /, names: Sequence[str], interval: float, *, once: 
 
     \b
     A quick look, after headgate init:
-      headgate daemon reaper --once
       headgate daemon cleaner batch-watcher --once
     """
     from headgate.cli.service.daemon_plan import Given, plan
@@ -170,6 +170,8 @@ def _run_once(console: Console, names: Sequence[str], interval: float) -> None:
 
     with console.gate() as gate:
         done = [(rounds, rounds.act()) for rounds in daemon_rounds(gate, names, interval)]
+        for rounds, _ in done:
+            rounds.finish()
         ran_once(gate.queue.presence, names)
     lines = [f"{rounds.name}: {rounds.idle or f'{count} {rounds.done_word}'}" for rounds, count in done]
     console.answer({rounds.name: count for rounds, count in done}, lambda: "\n".join(lines))

@@ -38,4 +38,4 @@ class WatchFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Its watches."""
-        return value if isinstance(value, list) else watches_of(Path(str(super().convert(value, param, ctx))))
+        return value if isinstance(value, list | tuple) else watches_of(Path(str(super().convert(value, param, ctx))))

@@ -93,6 +93,8 @@ class Dataset:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: The jobs that may hold its secrets; None: every job that uses it, once an admin has confirmed it.
     secret_jobs: tuple[str, ...] | None = None
+    #: Which data ids it should have, and when; empty: nothing is expected.
+    expect: Mapping[str, Any] = field(default_factory=dict)
 
     def may_hold(self, job: str) -> bool:
         """Whether a job may hold its secrets."""
@@ -104,6 +106,7 @@ class Dataset:
         return {
             "name": self.name, "uri": self.uri, "order": str(self.order), "settings": dict(self.settings),
             "secrets": secrets, "secret_jobs": None if self.secret_jobs is None else list(self.secret_jobs),
+            "expect": dict(self.expect),
         }  # fmt: skip
 
 

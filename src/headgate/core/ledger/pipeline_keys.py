@@ -51,6 +51,67 @@ DATASET = (
         "The jobs that may hold the secrets; other jobs find them masked. Without the key any job that uses the "
         "dataset may, once an admin has confirmed it.",
     ),
+    Key(
+        "expect",
+        "table",
+        "",
+        "Which data ids the dataset should have, and when each should be READY; see below. A chunk that is not READY "
+        "in time is late.",
+    ),
+)
+
+#: Of that table.
+EXPECT = (
+    Key(
+        "every",
+        "text",
+        "",
+        "One data id is expected for each `hour`, `day`, `week` (ISO), `month`, `quarter` or `year`.",
+    ),
+    Key(
+        "cron",
+        "text",
+        "",
+        "Instead of `every`: a cron expression of five fields. One data id is expected for each time that it matches; "
+        "times that make the same data id count once, as the first of them.",
+    ),
+    Key("ids", "list of texts", "", "Instead of `every`: these data ids, all at the same time."),
+    Key(
+        "at",
+        "text",
+        '"00:00"',
+        "`every`: the time of day at which a data id is expected, on the first day of its week, month, quarter or "
+        "year; of an hour, how long after its beginning. `ids`: the time of day, on the day of `from`.",
+    ),
+    Key(
+        "zone",
+        "text",
+        '"UTC"',
+        "The time zone of `at` and `cron`, such as `Europe/Berlin`. A time that does not exist on a day is the next "
+        "one that does; of a time that exists twice the first counts.",
+    ),
+    Key("grace", "seconds or text", "0", "How long after that time a chunk that is not READY is late; `30m`, `2h`."),
+    Key(
+        "from",
+        "text or date",
+        "",
+        "Required. The first data id that is expected, as the time that it names: `2026-01-01`. `ids`: the day on "
+        "which they are expected.",
+    ),
+    Key(
+        "format",
+        "text",
+        "",
+        "The format of the data ids, of the directives below. Left out, the usual one of `every`, and `%Y-%m-%d` for "
+        "`cron`. Data ids with an hour are in UTC.",
+    ),
+    Key(
+        "id_offset",
+        "seconds or text",
+        "0",
+        "What is added to the time at which a data id is expected, to get the time that it names: with `-1d` the data "
+        "of the day before is expected each day.",
+    ),
 )
 
 #: Of a dataset: what the file says to commands that read it, and to nobody else.

@@ -54,6 +54,8 @@ class SourceSet:
     rows: tuple[Row, ...] = ()
     #: Why it is incomplete, whatever the rows say; empty: it is not.
     waits: str = ""
+    #: Whether `needed` is what the dataset is expected to have: other data ids are read if they are there.
+    expected: bool = False
 
     @property
     def ready(self) -> tuple[Row, ...]:
@@ -70,6 +72,8 @@ class SourceSet:
     @property
     def complete(self) -> bool:
         """Whether a claim may read what is there."""
+        if self.expected and self.map.need == NEED_ALL:
+            return not self.waits and not self.missing
         ready = {row.dataid for row in self.ready}
         return not self.waits and is_enough(self.map, self.dataid, len(self.needed), ready)
 
@@ -133,18 +137,22 @@ def check_closable(job: Job, dataid: str) -> None:
 
 
 def source_set(
-    dataset: str, input_map: InputMap, job: str, dataid: str, rows: Sequence[Row], *, closed: bool, most: int
-) -> SourceSet:
-    """What an input has: `rows` are all that its mapping names, `most` is how many data ids a claim may read."""
+    dataset: str, input_map: InputMap, job: str, dataid: str, rows: Sequence[Row], *, closed: bool, most: int,
+    expected: tuple[str, ...] = (),
+) -> SourceSet:  # fmt: skip
+    """What an input has: `rows` are all that its mapping names, `most` is how many data ids a claim may read,
+    `expected` what the input is expected to have for the data id: nothing is to be closed then.
+    """
     wanted = input_map.sources(dataid)
     known = dict.fromkeys((*(row.dataid for row in rows), *input_map.required(dataid)))
-    needed = wanted.ids if isinstance(wanted, Listed) else tuple(known)
+    calendar = expected if not wanted.complete and not closed else ()
+    needed = wanted.ids if isinstance(wanted, Listed) else calendar or tuple(known)
     waits = input_map.fault(dataid)
     if len(needed) > most:
         waits = f"more than {most} data ids are needed, the limit of one claim (max_input_ids)"
-    elif not wanted.complete and input_map.need == NEED_ALL and not closed and not waits:
+    elif not wanted.complete and input_map.need == NEED_ALL and not closed and not calendar and not waits:
         waits = f"more may arrive until it is closed with: headgate job close {job} {dataid}"
-    return SourceSet(dataset, input_map, dataid, needed, tuple(rows), waits)
+    return SourceSet(dataset, input_map, dataid, needed, tuple(rows), waits, expected=bool(calendar))
 
 
 def changed(sources: Iterable[SourceSet], reads: Sequence[Reading]) -> Iterator[tuple[SourceSet, Reading]]:

@@ -112,6 +112,10 @@ def _failures(found: Overview) -> Iterator[Need]:
                    _named(f"{row.job}/{row.dataid}: {row.message or 'no message'}" for row in found.failed),
                    link("/pipeline/grid", {"status": ERROR}), "See why",
                    "")  # fmt: skip
+    if now.chunks_late:
+        yield Need("late-chunks", Tone.FAILED, f"{plural(now.chunks_late, 'chunk')} late",
+                   "They were expected, and were not READY in time.", "/pipeline/late", "See why",
+                   "headgate late")  # fmt: skip
     if now.ingest_jobs_failed:
         yield Need(
             "failed-jobs",
@@ -182,6 +186,7 @@ def tiles_of(found: Overview) -> Iterator[Tile]:
     yield Tile("Waiting for locks", number(now.lock_waiters), "/locks")
     yield Tile("Chunks running", number(now.chunks_running), link("/pipeline/grid", {"status": RUNNING}))
     yield Tile("Chunks failed", number(now.chunks_failed), link("/pipeline/grid", {"status": ERROR}))
+    yield Tile("Chunks late", number(now.chunks_late), "/pipeline/late")
     yield Tile("Ingest jobs running", number(now.ingest_jobs_running), "/ingest/jobs")
     yield Tile("Ingest jobs failed", number(now.ingest_jobs_failed), link("/ingest/jobs", {"state": FAILED}))
     yield Tile("Failures in the last day", number(now.failures_last_day), "/history?event=fail")

@@ -7,7 +7,7 @@ from headgate.http.dashboard.ingest import acts as ingest_acts
 from headgate.http.dashboard.ingest import lists as ingest_lists
 from headgate.http.dashboard.ingest import pages as ingest
 from headgate.http.dashboard.ingest import refresh as ingest_refresh
-from headgate.http.dashboard.pipeline import chunks, grid, incidents, jobs, selected
+from headgate.http.dashboard.pipeline import chunks, grid, incidents, jobs, late, selected
 from headgate.http.dashboard.pipeline import pages as pipeline
 
 ROUTERS = (
@@ -17,6 +17,7 @@ ROUTERS = (
     grid.router,
     selected.router,
     incidents.router,
+    late.router,
     jobs.router,
     chunks.router,
     locks.router,

@@ -19,6 +19,7 @@ from headgate.core.history import Entry, Happened, HistoryFilter, hour_of
 from headgate.core.incidents import Incident, IncidentFilter, OpenIncidents
 from headgate.core.inventory import Message
 from headgate.core.ledger.census import Span, Tally
+from headgate.core.ledger.expectations.model import LATE, LateChunk, Lateness
 from headgate.core.ledger.fan import ChunkLink, FanIn
 from headgate.core.ledger.model import Dataset, Job, Recurrence, Row, failure_cursor
 from headgate.core.ledger.verdicts import Plan, Verdict
@@ -26,6 +27,7 @@ from headgate.core.ledger.watches.model import Watcher
 from headgate.core.locks.model import Lock, Mode, Waiter
 from headgate.core.logs import Log, LogStream
 from headgate.core.queue.model import ALL, Batch, Folder, Hold, IngestJob, is_batch
+from headgate.stores.ports.expectations import ExpectationStore
 from headgate.stores.ports.history import HistoryBook, MergedHistory
 from headgate.stores.ports.incidents import IncidentStore
 from headgate.stores.ports.inventory import InventoryStore
@@ -46,6 +48,8 @@ T = TypeVar("T")
 PORTION, MOST_LOOKED_AT = 1000, 100_000
 #: Items that are counted by state.
 MOST_COUNTED = 1000
+#: The reason of a late chunk, to a caller who may not see where it begins.
+UPSTREAM = "something that it is made from is missing"
 
 
 class _Narrowed:
@@ -162,7 +166,11 @@ class NarrowedLedger(_Narrowed):
 
     @property
     def incidents(self) -> NarrowedIncidents:
-        return NarrowedIncidents(self)
+        return NarrowedIncidents(self, self._sight)
+
+    @property
+    def expectations(self) -> NarrowedExpectations:
+        return NarrowedExpectations(self._store.expectations, self._sight)
 
     def datasets(self) -> Sequence[Dataset]:
         return [each for each in self._store.datasets() if self._sight.dataset(each.name)]
@@ -251,13 +259,18 @@ class NarrowedIncidents(_Narrowed):
 
     port = IncidentStore
 
-    def __init__(self, ledger: NarrowedLedger) -> None:
-        self._store, self._ledger = ledger.all_incidents, ledger
+    def __init__(self, ledger: NarrowedLedger, sight: Sight) -> None:
+        self._store, self._ledger, self._sight = ledger.all_incidents, ledger, sight
         self.name = ledger.name
 
     def get(self, number: int) -> Incident:
         names = self._names()
-        return _one("incident", str(number), lambda _: self._store.get(number), lambda each: each.job in names)
+        return _one(
+            "incident",
+            str(number),
+            lambda _: _without_reason(self._store.get(number)),
+            lambda each: self._sees(each, names),
+        )
 
     def list(self, which: IncidentFilter) -> Sequence[Incident]:
         names = self._names()
@@ -265,14 +278,47 @@ class NarrowedIncidents(_Narrowed):
         def ask(after: Incident | None) -> Sequence[Incident]:
             return self._store.list(replace(which, before=which.before if after is None else after.id, limit=PORTION))
 
-        return _filled(ask, lambda each: each.job in names, which.limit)
+        return [_without_reason(each) for each in _filled(ask, lambda each: self._sees(each, names), which.limit)]
 
     def count(self) -> OpenIncidents:
         found = self.list(IncidentFilter(limit=MOST_COUNTED))
         return OpenIncidents(Counter(each.kind for each in found), min((each.since for each in found), default=None))
 
+    def _sees(self, incident: Incident, names: set[str]) -> bool:
+        if incident.kind == LATE:
+            return self._sight.dataset(incident.subject.partition("/")[0])
+        return incident.job in names
+
     def _names(self) -> set[str]:
         return {job.name for job in self._ledger.jobs()}
+
+
+def _without_reason(incident: Incident) -> Incident:
+    """A reason why a chunk is late may name what the caller may not see."""
+    return replace(incident, message=incident.message.partition(": ")[0]) if incident.kind == LATE else incident
+
+
+class NarrowedExpectations(_Narrowed):
+    """Late chunks of datasets that may be seen, with reasons that name such datasets alone."""
+
+    port = ExpectationStore
+
+    def __init__(self, store: ExpectationStore, sight: Sight) -> None:
+        self._store, self._sight = store, sight
+        self.name = store.name
+
+    def late(self, dataset: str | None, after: int | None, limit: int) -> Sequence[LateChunk]:
+        def ask(last: LateChunk | None) -> Sequence[LateChunk]:
+            return self._store.late(dataset, after if last is None else last.id, PORTION)
+
+        found = _filled(ask, lambda each: self._sight.dataset(each.dataset), limit)
+        return [each if self._shows(each.cause) else replace(each, reason=UPSTREAM, cause="") for each in found]
+
+    def _shows(self, subject: str) -> bool:
+        return self._sight.dataset(subject.partition("/")[0])
+
+    def lateness(self) -> Sequence[Lateness]:
+        return [each for each in self._store.lateness() if self._sight.dataset(each.dataset)]
 
 
 class NarrowedQueue(_Narrowed):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from headgate.core.errors import BadValue
+from headgate.core.ledger.expectations.parsing import parse_expectation
 from headgate.core.ledger.mappings.parsing import parse_maps
 from headgate.core.ledger.model import Dataset, Defined, Job
 from headgate.core.ledger.parsing import parse_order
@@ -80,10 +81,12 @@ def _dataset(
     order: str = "natural",
     settings: Mapping[str, str] | None = None,
     secret_jobs: Sequence[str] | None = None,
+    expect: Mapping[str, Any] | None = None,
 ) -> Dataset:
     return Dataset(
         check_name("dataset", name), check_uri(uri), parse_order(order), check_texts("settings", settings),
         secret_jobs=None if secret_jobs is None else check_names("secret_jobs", secret_jobs),
+        expect=parse_expectation(expect).to_document() if expect else {},
     )  # fmt: skip
 
 

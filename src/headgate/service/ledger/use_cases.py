@@ -86,7 +86,8 @@ class Ledger(LedgerReader, SelectedChunks):
 
     def define_dataset(
         self, name: str, *, uri: str = "", order: str = "natural", settings: Mapping[str, str] | None = None,
-        secrets: Mapping[str, str] | None = None, secret_jobs: Sequence[str] | None = None, holders: Iterable[str] = (),
+        secrets: Mapping[str, str] | None = None, secret_jobs: Sequence[str] | None = None,
+        expect: Mapping[str, Any] | None = None, holders: Iterable[str] = (),
     ) -> Defined:  # fmt: skip
         """Define a dataset, and return what changed. Repeating a definition changes nothing.
 
@@ -100,8 +101,10 @@ class Ledger(LedgerReader, SelectedChunks):
         :param secrets: All secrets of the dataset by name, sealed for every job that uses it; needs the master key or
             the keys of those jobs. None: they stay as they are.
         :param secret_jobs: Jobs that may read the secrets; None: any job that uses the dataset.
+        :param expect: Which data ids it should have, and when, such as `{"every": "day", "from": "2026-01-01"}`; None:
+            nothing is expected.
         """
-        dataset = {"uri": uri, "order": order, "settings": settings, "secret_jobs": secret_jobs}
+        dataset = {"uri": uri, "order": order, "settings": settings, "secret_jobs": secret_jobs, "expect": expect}
         body = dataset if secrets is None else {**dataset, "secrets": secrets}
         return self.define({name: body}, holders=holders)
 

@@ -16,6 +16,7 @@ from headgate.core.history import HistoryFilter
 from headgate.core.ledger.model import CLAIM_EVENT, DONE, Job
 from headgate.core.queue.model import ALL, PENDING, Batch, work_states
 from headgate.core.tables.states import BATCH, MERRITT_INGEST_JOB
+from headgate.service.expectations import Expectations
 from headgate.service.inventory import Inventory
 from headgate.service.leases.clock import steady, wall
 from headgate.service.ledger.use_cases import Ledger
@@ -32,6 +33,8 @@ EXPERIENCE = 500
 CLEANED_WITHIN = timedelta(days=1)
 #: The ledger is looked through once in this many seconds: its chunks are stuck after a day.
 LEDGER_SECONDS = 60.0
+#: Chunks that were due so long ago should have been judged.
+UNJUDGED_SECONDS = 300.0
 
 
 class Profiles(Protocol):
@@ -67,11 +70,13 @@ class Alarms:
         history: HistoryStore,
         upkeep: Upkeep,
         watches: Watches | None,
+        expectations: Expectations | None,
     ) -> None:
         self._queue = queue
         self._history = history
         self._upkeep = upkeep
         self._watches = watches
+        self._expectations = expectations
         self._ledger = ledger
         self._inventory = inventory
         self._profiles = profiles
@@ -162,9 +167,15 @@ class Alarms:
         counts: dict[str, Callable[[], int]] = {
             "batch-watcher": lambda: len(self._queue.reportable(MOST_COUNTED)),
             "cleaner": lambda: len(self._queue.cleanable(jobs.name, age, MOST_COUNTED)),
+            "timekeeper": self._unjudged,
             "messenger": lambda: len(self._inventory.due(MOST_COUNTED)) if self._inventory else 0,
         }
         return {name: count() for name, count in counts.items() if name not in living}
+
+    def _unjudged(self) -> int:
+        """How many datasets have chunks that were due some time ago, and were not judged."""
+        found = self._expectations.lateness() if self._expectations else ()
+        return sum(each.behind > UNJUDGED_SECONDS for each in found)
 
     def _usual(self, noun: str, state: str) -> timedelta | None:
         """How long items stayed in a state, by the newest history."""

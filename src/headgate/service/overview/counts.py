@@ -12,6 +12,7 @@ from headgate.core.queue.model import FAILED, HELD, PENDING, work_states
 from headgate.core.tables.machine import Machine
 from headgate.core.values.plurals import plural
 from headgate.service.activity import Activity
+from headgate.service.expectations import Expectations
 from headgate.service.inventory import Inventory
 from headgate.service.ledger.questions import LEFT_MOST
 from headgate.service.ledger.use_cases import Ledger
@@ -20,8 +21,9 @@ from headgate.service.queue.use_cases import Queue
 
 
 def count_all(
-    locks: Locks, ledger: Ledger | None, queue: Queue, inventory: Inventory | None, activity: Activity
-) -> Counts:
+    locks: Locks, ledger: Ledger | None, queue: Queue, inventory: Inventory | None, activity: Activity,
+    expectations: Expectations | None,
+) -> Counts:  # fmt: skip
     """Every count, now. Costs nothing that grows with what is done."""
     held = locks.status()["locks"]
     chunks = Counter[str]() if ledger is None else chunks_by_status(ledger.standing())
@@ -34,6 +36,7 @@ def count_all(
         claims_expired=chunks[EXPIRED],
         chunks_failed=chunks[ERROR],
         chunks_held=chunks[HOLD],
+        chunks_late=0 if expectations is None else sum(each.late for each in expectations.lateness()),
         jobs_paused=0 if ledger is None else sum(1 for job in ledger.jobs() if job.paused),
         batches=sum(batches.values()),
         batches_held=batches.get(HELD, 0),

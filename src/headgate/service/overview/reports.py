@@ -10,6 +10,7 @@ from headgate.core.access.scopes import ApiToken
 from headgate.core.alarms import Alarm
 from headgate.core.counts import Counts
 from headgate.service.activity import Activity
+from headgate.service.expectations import Expectations
 from headgate.service.inventory import Inventory
 from headgate.service.ledger.use_cases import Ledger
 from headgate.service.locks.use_cases import Locks
@@ -28,6 +29,7 @@ class OverviewReports:
     ledger: Ledger | None
     inventory: Inventory | None
     activity: Activity
+    expectations: Expectations | None
 
     def status(self) -> dict[str, Any]:
         """Return what runs, what is locked and what failed, in the form of ICAT's IDS."""
@@ -40,7 +42,7 @@ class OverviewReports:
 
     def counts(self) -> Counts:
         """Return every number that the command, the API and the dashboard show."""
-        return count_all(self.locks, self.ledger, self.queue, self.inventory, self.activity)
+        return count_all(self.locks, self.ledger, self.queue, self.inventory, self.activity, self.expectations)
 
     def overview(self, expiring: Sequence[ApiToken], alarms: Sequence[Alarm]) -> Overview:
         """Return what runs, what waits, and what needs an operator."""

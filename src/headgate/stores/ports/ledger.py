@@ -12,6 +12,7 @@ from headgate.core.logs import Log, LogStream, LogText
 from headgate.stores.ports.news import Listening
 
 if TYPE_CHECKING:
+    from headgate.stores.ports.expectations import ExpectationStore
     from headgate.stores.ports.incidents import IncidentStore
 
 if TYPE_CHECKING:  # A caller that asks for one has loaded it: the command starts faster without the others.
@@ -32,6 +33,10 @@ class LedgerStore(Protocol):
     @property
     def incidents(self) -> IncidentStore:
         """What needs a person."""
+
+    @property
+    def expectations(self) -> ExpectationStore:
+        """Which chunks are late."""
 
     def define(self, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
         """Unknown or other: as defined, the claimable chunks of the jobs found; all of them, or none.

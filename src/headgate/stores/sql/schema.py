@@ -23,13 +23,13 @@ from headgate.stores.sql.database.columns import (
 )
 from headgate.stores.sql.fast_paths import quoted
 from headgate.stores.sql.inventory import schema as inventory_schema
-from headgate.stores.sql.ledger import watch_schema
+from headgate.stores.sql.ledger import expectation_schema, watch_schema
 from headgate.stores.sql.queue import schema as queue_schema
 
 metadata = columns.metadata
 #: Tables that stand in files of their own.
 history, log, inventory, queue = history_schema.history, log_schema.log, inventory_schema, queue_schema
-watches = watch_schema
+watches, expectations = watch_schema, expectation_schema
 
 MODES = tuple(mode.value for mode in Mode)
 #: Modes of which a resource may have several locks.
@@ -154,6 +154,7 @@ dataset = Table(
     Column("settings", Document, nullable=False, comment="JSON"),
     Column("secrets", Document, nullable=False, comment="JSON: names of its secrets, each with its version"),
     Column("secret_jobs", Document, comment="JSON: names of the jobs that may hold its secrets; null: any"),
+    Column("expect", Document, comment="JSON: which data ids it should have, and when; null: nothing is expected"),
     CheckConstraint(one_of("dataid_order", tuple(Order)), name="hg_dataset_order"),
     Index("hg_dataset_name", "name", unique=True),
     **MYSQL,
@@ -295,7 +296,7 @@ incident = Table(
     Column("id", Number, primary_key=True, autoincrement=True),
     Column("kind", text(40), nullable=False, comment="any word"),
     Column("job_id", Integer, nullable=False, comment="0: none"),
-    Column("subject", text(255), nullable=False, comment="the data id, or what else the kind is about"),
+    Column("subject", text(511), nullable=False, comment="the data id, or what else the kind is about"),
     Column("is_open", Integer, comment="1; null: it is closed"),
     Column("message", text(1000), nullable=False),
     Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),

@@ -30,6 +30,8 @@ SIZES: Mapping[int, int] = {1: 50, 50: 20, 1000: 20}
 COLUMNS = census.MOST_BESIDE + 1
 #: Rows of a list of chunks.
 LISTED = 50
+#: Late chunks that the grid marks.
+MOST_LATE = 50
 FILTERS = ("dataset", "from", "status", "job")
 STATUSES = (ERROR, HOLD, RUNNING, RESUBMIT, PENDING, READY, DONE)
 
@@ -78,7 +80,8 @@ def grid(request: Request, gate: TheGate, who: Reader) -> Response:
         summary += f" of {len(names)}: choose another one to see its neighbours" if left_out else ""
     return render(request, "grid.html", who, title="Chunks", summary=summary, page_of=chunk_page, narrower=_narrower,
                   makers=_makers(jobs), lead=chosen.get("dataset", ""),
-                  fans=_fans(gate, jobs, chosen.get("dataset", ""), shown["table"]), **shown)  # fmt: skip
+                  fans=_fans(gate, jobs, chosen.get("dataset", ""), shown["table"]),
+                  late=_late(gate, chosen.get("dataset", "")), **shown)  # fmt: skip
 
 
 def main_dataset(gate: Gate, names: Sequence[str], jobs: Sequence[Job]) -> str:
@@ -150,6 +153,14 @@ def _fans(gate: Gate, jobs: Sequence[Job], lead: str, table: Table | None) -> Ma
         return {}
     found = gate.ledger.fan_in(maker.name, dataids, 1)
     return {(each.dataid, each.dataset): each for each in found if each.dataset in maker.maps}
+
+
+def _late(gate: Gate, lead: str) -> set[tuple[str, str]]:
+    """Late chunks, the oldest: by dataset and data id; those of the chosen dataset among them."""
+    if not any(each.late for each in gate.expectations.lateness()):
+        return set()
+    found = [*gate.expectations.late(limit=MOST_LATE), *(gate.expectations.late(lead, limit=MOST_LATE) if lead else ())]
+    return {(each.dataset, each.dataid) for each in found}
 
 
 def _makers(jobs: Sequence[Job]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from fastapi import Request, Response
 
 from headgate.core.errors import BadValue
 from headgate.core.incidents import Incident
+from headgate.core.ledger.expectations.model import LATE
 from headgate.gate import Gate
 from headgate.http.access.auth import Operator, Reader, TheGate, TheService
 from headgate.http.dashboard.actions import Question, act, ask
@@ -51,7 +52,8 @@ def incidents(request: Request, gate: TheGate, who: Reader) -> Response:
     filtered = any(query.get(name) for name in ("job", "show"))
     jobs = [job.name for job in gate.ledger.jobs()]
     return render(
-        request, "incidents.html", who, title="Incidents", table=table, filtered=filtered, jobs=jobs, page_of=chunk_page
+        request, "incidents.html", who, title="Incidents", table=table, filtered=filtered, jobs=jobs,
+        page_of=chunk_page, late_kind=LATE,
     )  # fmt: skip
 
 

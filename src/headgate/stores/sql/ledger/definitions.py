@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from headgate.core.errors import Refused
 from headgate.core.ledger.model import FAN_OUT, Dataset, Defined, Job, Kind
@@ -15,10 +16,12 @@ from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.arrivals import Arrival, fold_all
-from headgate.stores.sql.ledger.candidates import BATCH, ConsumingJob, clear_missing
+from headgate.stores.sql.ledger.candidates import BATCH, ConsumingJob, clear_missing, consumers_of
 from headgate.stores.sql.ledger.changes import refresh_candidate
+from headgate.stores.sql.ledger.expectations import expect
 from headgate.stores.sql.ledger.mapping_statements import DROP_ALL_ARRIVALS, DROP_ALL_READS
 from headgate.stores.sql.ledger.recurrences import start_over
+from headgate.stores.sql.ledger.rows import job_names
 from headgate.stores.sql.ledger.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of, stamp_definitions
 
 #: Data ids of a dataset that are looked at to see whether a mapping fits.
@@ -59,10 +62,13 @@ def define_dataset(tx: Transaction, dataset: Dataset) -> Sequence[str]:
     columns = {
         "uri": dataset.uri, "dataid_order": str(dataset.order), "settings": _json(dataset.settings),
         "secrets": _json(dataset.secrets),
+        "expect": _json(dataset.expect) if dataset.expect else None,
         "secret_jobs": None if dataset.secret_jobs is None else json.dumps(dataset.secret_jobs, ensure_ascii=False),
     }  # fmt: skip
     if old is None:
         tx.run(sql.ADD_DATASET, name=dataset.name, **columns)
+        if dataset.expect:
+            expect(tx, int(tx.one(sql.READ_DATASET, name=dataset.name)[0]), something=True, before=False)
         return changes
     if old.order is not dataset.order and tx.one(sql.HAS_CHUNKS, dataset=number):
         raise Refused(f"dataset {dataset.name} already has chunks in {old.order} order; the order cannot be changed")
@@ -71,7 +77,18 @@ def define_dataset(tx: Transaction, dataset: Dataset) -> Sequence[str]:
         if not dataset.may_hold(job):
             tx.run(DROP_COPIES_OF, dataset=number, job=job)
     stamp_definitions(tx)
+    if old.expect != dataset.expect:
+        expect(tx, number, something=bool(dataset.expect), before=bool(old.expect))
+        _reconsider(tx, number)
     return changes
+
+
+def _reconsider(tx: Transaction, dataset: int) -> None:
+    """What mapped jobs may claim depends on what is expected of what they read."""
+    names = job_names(tx)
+    for each in consumers_of(tx, [dataset]):
+        if each.mapped:
+            rebuild(tx, shape_of(tx, names[each.id], share=False))
 
 
 def _define_job(tx: Transaction, job: Job) -> Sequence[str]:
@@ -175,5 +192,5 @@ def pause(tx: Transaction, name: str, paused: str, who: str) -> Job:
     return shape_of(tx, name, share=False).job
 
 
-def _json(values: Mapping[str, str]) -> str:
+def _json(values: Mapping[str, Any]) -> str:
     return json.dumps(dict(values), ensure_ascii=False, sort_keys=True)

@@ -27,7 +27,7 @@ MOST_LISTED = 12
 #: How many columns say what a job is.
 JOB_COLUMNS = 12
 #: How many columns say what a dataset is.
-DATASET_COLUMNS = 7
+DATASET_COLUMNS = 8
 
 
 class Claimed(NamedTuple):
@@ -108,9 +108,10 @@ class Shape:
 
 def read_dataset(row: Row) -> tuple[int, Dataset]:
     """Columns of a dataset: its number, and what it is."""
-    number, name, uri, order, settings, secrets, secret_jobs = row[:DATASET_COLUMNS]
+    number, name, uri, order, settings, secrets, secret_jobs, expect = row[:DATASET_COLUMNS]
     holders = None if secret_jobs is None else tuple(json.loads(secret_jobs))
-    dataset = Dataset(str(name), str(uri), Order(order), json.loads(settings), json.loads(secrets), holders)
+    dataset = Dataset(str(name), str(uri), Order(order), json.loads(settings), json.loads(secrets), holders,
+                      {} if expect is None else json.loads(expect))  # fmt: skip
     return int(number), dataset
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from headgate.core.ledger.expectations.model import expected_sources
+from headgate.core.ledger.expectations.parsing import expectation_of
 from headgate.core.ledger.mappings.model import InputMap
 from headgate.core.ledger.mappings.sources import Everything, Listed, Matching, Neighbours
 from headgate.core.ledger.mappings.windows import targets_in_order, window_in_order
@@ -65,7 +67,9 @@ def source_of(tx: Transaction, shape: Shape, name: str, dataid: str, *, hold_sti
     rows = [] if mapping.fault(dataid) else _rows(tx, shape, name, dataid, hold_still=hold_still)
     asked = not mapping.sources(dataid).complete
     closed = asked and tx.one(mapping_sql.IS_CLOSED, job=shape.id, dataid=dataid) is not None
-    return source_set(name, mapping, shape.job.name, dataid, rows, closed=closed, most=most)
+    expectation = expectation_of(shape.datasets[name].expect) if asked and not closed else None
+    expected = expected_sources(expectation, mapping, dataid, most + 1) if expectation else ()
+    return source_set(name, mapping, shape.job.name, dataid, rows, closed=closed, most=most, expected=expected)
 
 
 def _rows(tx: Transaction, shape: Shape, name: str, dataid: str, *, hold_still: bool) -> list[Row]:

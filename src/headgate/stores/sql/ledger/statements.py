@@ -9,7 +9,7 @@ ROW_COLUMNS = """c.dataset_id, c.dataid, c.job_id, c.kind, c.status, c.former, c
                  c.started, c.message, c.principal, c.interruptions"""
 _JOB_COLUMNS = """j.id, j.name, j.environment, j.max_attempts, j.max_crashes, j.max_interruptions, j.retry_delay,
                   j.on_failure, j.stop_exit, j.paused, j.recur, j.key_check"""
-_DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets, d.secret_jobs"
+_DATASET_COLUMNS = "d.id, d.name, d.uri, d.dataid_order, d.settings, d.secrets, d.secret_jobs, d.expect"
 #: Whether a job reads by mappings what this one makes.
 _READ_MAPPED = """k.kind <> 'INPUT' and exists (select 1 from hg_job_dataset m join hg_job n on n.id = m.job_id
                                           where m.dataset_id = d.id and m.kind = 'INPUT' and n.mapped)"""
@@ -64,13 +64,13 @@ READ_NAMED = Statement(
 )
 ADD_DATASET = Statement(
     "A new dataset.",
-    """insert into hg_dataset (name, uri, dataid_order, settings, secrets, secret_jobs)
-       values (:name, :uri, :dataid_order, :settings, :secrets, :secret_jobs)""",
+    """insert into hg_dataset (name, uri, dataid_order, settings, secrets, secret_jobs, expect)
+       values (:name, :uri, :dataid_order, :settings, :secrets, :secret_jobs, :expect)""",
 )
 CHANGE_DATASET = Statement(
     "A dataset gets another definition.",
     """update hg_dataset set uri = :uri, dataid_order = :dataid_order, settings = :settings, secrets = :secrets,
-              secret_jobs = :secret_jobs
+              secret_jobs = :secret_jobs, expect = :expect
        where id = :id""",
 )
 HAS_CHUNKS = Statement("Whether a dataset has any chunk.", "select 1 from hg_chunk where dataset_id = :dataset limit 1")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headgate.core.ledger.fan import ChunkLink, FanIn
     from headgate.core.ledger.parts import Listed
     from headgate.core.ledger.selection import BulkRequest, BulkResult
+    from headgate.stores.sql.ledger.expectations import SqlExpectations
     from headgate.stores.sql.ledger.incidents import SqlIncidents
 
 #: New chunks from which on a planner that believes the tables empty plans badly.
@@ -58,6 +59,13 @@ class SqlLedger:
         from headgate.stores.sql.ledger.incidents import SqlIncidents
 
         return SqlIncidents(self._database)
+
+    @cached_property
+    def expectations(self) -> SqlExpectations:
+        """Which chunks are late."""
+        from headgate.stores.sql.ledger.expectations import SqlExpectations
+
+        return SqlExpectations(self._database)
 
     def define(self, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
         return self._news.write(lambda tx: definitions.define(tx, datasets, jobs), ANYTHING)

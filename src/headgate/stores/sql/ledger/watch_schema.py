@@ -22,6 +22,7 @@ watcher = Table(
     Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
     Column("looked", BigInteger, comment="when it last looked"),
     Column("arrived", BigInteger, comment="when a new file last counted"),
+    Column("last_dataid", text(255), nullable=False, server_default="", comment="of the file that counted last"),
     Column("files", BigInteger, nullable=False, comment="that were counted"),
     Column("changed", BigInteger, nullable=False, comment="how often one had other content"),
     Column("waiting", Integer, nullable=False, comment="files that do not count yet"),

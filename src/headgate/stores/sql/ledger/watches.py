@@ -54,7 +54,8 @@ END_TURN = Statement(
 COUNT_FILES = Statement(
     "Files were counted.",
     """update hg_watcher set files = files + :new, changed = changed + :changed,
-              arrived = case when :new + :changed > 0 then {wall} else arrived end
+              arrived = case when :new + :changed > 0 then {wall} else arrived end,
+              last_dataid = case when :new + :changed > 0 then :last else last_dataid end
        where dataset_id = :dataset""",
 )
 READ_WATCHERS = Statement(
@@ -162,7 +163,7 @@ class _Landing:
     def __init__(self, tx: Transaction, dataset: str, on_change: OnChange, who: str) -> None:
         self._tx, self._dataset, self._on_change, self._who = tx, dataset, on_change, who
         self._number = dataset_of(tx, dataset)[0]
-        self._files, self._changes = 0, 0
+        self._files, self._changes, self._last = 0, 0, ""
 
     def land(self, token: int, parcels: Sequence[Parcel]) -> list[Landed] | None:
         """Publish what is new, do with the rest as is said, and record it. None: it is not the caller's turn."""
@@ -180,7 +181,8 @@ class _Landing:
             if landed.landing not in (Landing.SAME, Landing.REFUSED):
                 self._record(landed.dataid, news[landed.dataid], names)
         if self._files or self._changes:
-            self._tx.run(COUNT_FILES, dataset=self._number, new=self._files, changed=self._changes)
+            self._tx.run(COUNT_FILES, dataset=self._number, new=self._files, changed=self._changes,
+                         last=self._last)  # fmt: skip
         return found
 
     def _known(self, parcels: Sequence[Parcel]) -> list[WatchedFile]:
@@ -229,6 +231,7 @@ class _Landing:
         overrides.publish(tx, self._dataset, [dataid], self._who)
 
     def _record(self, dataid: str, news: Sequence[FileMark], names: set[str]) -> None:
+        self._last = dataid
         for mark in news:
             again = mark.name in names
             self._tx.run(

@@ -38,6 +38,7 @@ NOT_ROWS = {
     "hg_session": "a browser is signed in at one store, and signs in again at another",
     "hg_daemon": "daemons work on one store, and sign on at another by themselves",
     "hg_watcher": "watchers work on one store, and start at another by themselves; the files that were counted move",
+    "hg_turn": "what one process does for all at one store, another one does at another",
     "hg_repeat": "a request that is repeated at another store is another request",
     "hg_mark": "only PostgreSQL has it, and writes it again where it is missing",
 }

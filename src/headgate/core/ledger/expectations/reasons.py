@@ -1,0 +1,135 @@
+"""Why a chunk is late: what keeps it from its job, followed upstream to where it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from headgate.core.ledger.claims import may_claim
+from headgate.core.ledger.model import RUNNING, Kind
+from headgate.core.ledger.snapshot import ChunkSnapshot
+from headgate.core.values.plurals import plural
+
+#: Chunks that one reason follows.
+MOST_STEPS = 50
+#: The condition of a claim that inputs have.
+INPUT = "input"
+
+
+class Upstream(NamedTuple):
+    """A chunk is not READY because another one is not."""
+
+    dataset: str
+    dataid: str
+    #: How many others are missing beside it.
+    others: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sightings:
+    """What the watcher of a dataset has seen."""
+
+    #: Where files arrive.
+    source: str
+    #: The data id of the file that it counted last; empty: it has counted none.
+    last: str
+    #: When that was.
+    arrived: datetime | None
+    #: When it last looked.
+    looked: datetime | None
+    #: Files that do not count yet.
+    waiting: int
+    #: What keeps it from its work; empty: nothing.
+    problem: str
+    #: Whether its lease runs.
+    alive: bool
+
+    def sentence(self) -> str:
+        """Return what it has seen, for people."""
+        kind = "bucket" if self.source.startswith("s3://") else "folder"
+        if self.arrived is None or not self.last:
+            seen = f"the {kind} watcher has seen no file"
+        else:
+            seen = f"the {kind} watcher last saw {self.last} on {_shown(self.arrived)}"
+        if self.waiting:
+            seen += f", and {plural(self.waiting, 'file')} not complete yet"
+        if self.problem:
+            seen += f"; its problem: {self.problem}"
+        if not self.alive:
+            seen += f"; it last looked on {_shown(self.looked)}" if self.looked else "; it has not looked yet"
+        return seen
+
+
+class MadeElsewhere(NamedTuple):
+    """A chunk that no job makes."""
+
+    #: Its status and message; None: it was never published.
+    row: tuple[str, str] | None
+    #: Its watcher; None: none is known.
+    watcher: Sightings | None
+
+
+class Cause(NamedTuple):
+    """Where it begins that a chunk is late."""
+
+    dataset: str
+    dataid: str
+    #: Why that one is not READY.
+    text: str
+
+
+#: What is known of a chunk, by dataset and data id.
+Look = Callable[[str, str], ChunkSnapshot | MadeElsewhere]
+
+
+def why_late(dataset: str, dataid: str, look: Look) -> Cause:
+    """Return why a chunk is not READY: the cause where it begins, upstream."""
+    seen: set[tuple[str, str]] = set()
+    others = 0
+    while (dataset, dataid) not in seen and len(seen) < MOST_STEPS:
+        seen.add((dataset, dataid))
+        found = look(dataset, dataid)
+        cause = _unpublished(dataset, dataid, found) if isinstance(found, MadeElsewhere) else cause_of(found)
+        if isinstance(cause, str):
+            more = f" ({plural(others, 'other chunk')} missing too)" if others else ""
+            return Cause(dataset, dataid, cause + more)
+        dataset, dataid, others = cause.dataset, cause.dataid, max(others, cause.others)
+    return Cause(dataset, dataid, f"{dataset}/{dataid} is not READY")
+
+
+def cause_of(chunk: ChunkSnapshot) -> Upstream | str:
+    """Return what keeps a job from making a chunk: another chunk, or a sentence."""
+    verdict = may_claim(chunk)
+    name = f"{chunk.job.outputs[0] if chunk.job.outputs else chunk.job.name}/{chunk.dataid}"
+    running = next((row for row in chunk.owned() if row.kind is Kind.OUTPUT and row.status == RUNNING), None)
+    if running is not None:
+        return running.sentence()
+    inputs = zip(chunk.job.inputs, (each for each in verdict.conditions if each.name == INPUT), strict=True)
+    for dataset, condition in inputs:
+        if not condition.ok:
+            missing = _missing(chunk, dataset)
+            return Upstream(dataset, missing[0], len(missing) - 1) if missing else condition.text
+    if verdict.granted:
+        if not chunk.job.inputs:
+            return f"{name} was not claimed: job {chunk.job.name} has no inputs, and is claimed with a data id"
+        return f"{name} can be claimed, and no worker of job {chunk.job.name} has claimed it"
+    return verdict.blockers[0].text
+
+
+def _missing(chunk: ChunkSnapshot, dataset: str) -> Sequence[str]:
+    source = chunk.sources.get(dataset)
+    return (chunk.dataid,) if source is None else source.missing
+
+
+def _unpublished(dataset: str, dataid: str, found: MadeElsewhere) -> str:
+    text = f"{dataset}/{dataid} was never published"
+    if found.row is not None:
+        status, message = found.row
+        text = f"{dataset}/{dataid} is {status}" + (f": {message}" if message else "")
+    return text if found.watcher is None else f"{text}; {found.watcher.sentence()}"
+
+
+def _shown(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d} at {moment:%H:%M} UTC"
