@@ -20,6 +20,7 @@ PACKAGES = {
     "pgbouncer": "",  # pools connections to PostgreSQL
     "systemd": "",  # judges the unit
     "haproxy": "",  # balances requests over two services
+    "prometheus": "",  # checks the alert rules, by its promtool
     "nginx-light": "",  # does TLS in front of a service, as the docs show
 }
 #: Programs that run the example clients, by the package that has them where nothing else does.

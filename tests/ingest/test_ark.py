@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from headgate import BadValue
 from headgate.ingest.formats import ark
-from headgate.ingest.formats.ark import BETANUMERIC, Ark, check_character, mint, mint_for, parse
+from headgate.ingest.formats.ark import BETANUMERIC, Ark, check_character, mint, mint_for, parse, parse_object
 
 letters = st.text(BETANUMERIC, min_size=1, max_size=12)
 numbers = st.integers(0, 10**10 - 1)
@@ -172,3 +172,14 @@ def test_a_shoulder_ends_with_a_digit(shoulder: str) -> None:
 def test_a_number_counts_from_zero(number: int) -> None:
     with pytest.raises(BadValue, match="is not a whole number"):
         mint(SHOULDER, number)
+
+
+@pytest.mark.parametrize("text", ["ark:/99999/fk4m3", "ark:/13030/m5_a=b", "ark:/b5072/x~1"])
+def test_a_name_without_slashes_stands_for_its_ark(text: str) -> None:
+    assert str(ark.of_lock_name(ark.lock_name(parse_object(text)))) == text
+
+
+@pytest.mark.parametrize("name", ["ark", "ark_99999", "moby", "ark_99999_", "ark_99999_a.v1"])
+def test_a_name_that_stands_for_no_object_is_refused(name: str) -> None:
+    with pytest.raises(BadValue):
+        ark.of_lock_name(name)

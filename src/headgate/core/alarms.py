@@ -39,6 +39,13 @@ ROUNDS: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
+#: Every kind of alarm.
+KINDS_OF_ALARM = (
+    "no-consumer", "unknown-profile", "no-daemon", "watcher", "quiet-watcher", "overdue-history", "overdue-logs",
+    "long-wait", "unclaimed",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Alarm:
     """Something that is stuck until an operator acts."""

@@ -15,8 +15,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from headgate import telemetry
+from headgate.core.alarms import KINDS_OF_ALARM
 from headgate.core.counts import MEANINGS
 from headgate.core.history import Entry
+from headgate.core.inventory import Delivery
 from headgate.core.queue.model import FAILED, HELD, work_states
 from headgate.gate import Gate
 from headgate.http.waiters.following import Follower
@@ -26,6 +28,8 @@ METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 #: Seconds, from a quick request to a slow one; and from a short hold to days.
 QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 LONG = (0.01, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
+#: Messages that did not arrive and are looked at.
+MOST_MESSAGES = 1000
 #: Beginnings that are remembered until their ends come.
 MOST_BEGUN = 10_000
 
@@ -70,6 +74,9 @@ KNOWN = (
            "For how long the oldest late chunk has been late; 0: none is.", ("dataset",)),
     Series("headgate_lateness_behind_seconds", Gauge,
            "How long ago a chunk was due that nobody has judged yet; 0: the timekeeper is in time."),
+    Series("headgate_alarms", Gauge, "What is stuck until an operator acts, as in `GET /v1/alarms`.", ("kind",)),
+    Series("headgate_messages_given_up", Gauge,
+          "Mails and callbacks that were given up, until somebody resends or discards them (1,000: or more)."),
     Series("headgate_counts", Gauge, "Every count of `/v1/counts`, by its name.", ("count",)),
     Series("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
     Series("headgate_queue_oldest_seconds", Gauge,
@@ -77,9 +84,10 @@ KNOWN = (
     Series("headgate_logs_overdue_seconds", Gauge,
           "How long ago the oldest log of an attempt should have been removed (`log_keep_for`); 0: none should."),
     Series("headgate_recur_seconds", Gauge,
-          "After how long a job does its chunks again (`recur`).", ("job",)),
+          "After how long a job does its chunks again (`recur`).", ("ledger_job",)),
     Series("headgate_recur_oldest_seconds", Gauge,
-          "How long ago the chunk was done that such a job has not done for longest; 0: none is DONE.", ("job",)),
+          "How long ago the chunk was done that such a job has not done for longest; 0: none is DONE.",
+          ("ledger_job",)),
     Series("headgate_watcher_looked_seconds", Gauge,
           "How long ago the watcher of a dataset last looked for files.", ("dataset",)),
     Series("headgate_watcher_file_seconds", Gauge,
@@ -136,6 +144,8 @@ class Metrics:
         gate = self._gate()
         now = gate.counts()
         yield _gauge("headgate_counts", [((name,), count) for name, count in asdict(now).items()])
+        stuck = Tally(each.kind for each in gate.alarms())
+        yield _gauge("headgate_alarms", [((kind,), stuck[kind]) for kind in KINDS_OF_ALARM])
         yield from _of_locks(gate)
         yield from _of_queue(gate)
         overdue = gate.upkeep.history_overdue().total_seconds()
@@ -149,6 +159,9 @@ class Metrics:
             yield _gauge("headgate_incidents_open", [((kind,), count) for kind, count in found.count.items()])
             oldest = 0.0 if found.oldest is None else (datetime.now(UTC) - found.oldest).total_seconds()
             yield _gauge("headgate_incidents_oldest_seconds", [((), max(oldest, 0.0))])
+            failed = gate.inventory.messages(failed=True, limit=MOST_MESSAGES)
+            given_up = sum(each.state is Delivery.GIVEN_UP for each in failed)
+            yield _gauge("headgate_messages_given_up", [((), given_up)])
             yield from _of_watchers(gate)
             yield from _of_recurrences(gate)
             yield from _of_expectations(gate)

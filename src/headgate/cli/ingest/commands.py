@@ -13,6 +13,7 @@ from headgate.cli.ingest import acts as ingest_acts
 from headgate.cli.ingest import items
 from headgate.cli.ingest import objects as ingest_objects
 from headgate.cli.ingest import operators as ingest_operators
+from headgate.cli.ingest.audits import audit
 from headgate.cli.ingest.items import ItemId
 from headgate.cli.ingest.job_progress import bars
 from headgate.cli.ingest.step_logs import logs
@@ -227,7 +228,7 @@ def holds(console: Console) -> None:
     console.answer_list(plain(found), lambda: _holds_text(console, found))
 
 
-for command in (*ingest_acts.COMMANDS, *ingest_operators.COMMANDS, *ingest_objects.COMMANDS):
+for command in (*ingest_acts.COMMANDS, *ingest_operators.COMMANDS, *ingest_objects.COMMANDS, audit):
     ingest.add_command(command)
 
 

@@ -118,8 +118,8 @@ def verify(console: Console, arks: Sequence[str], wait: float, folder: Path | No
         return _verify_folder(console, folder, warnings=warnings)
     problems: list[Problem] = []
     with console.gate() as gate:
-        names = list(arks) or [each.ark for each in gate.inventory.objects()]
-        meter = _Meter(console, len(names))
+        names = [ark_of(each) for each in arks] or [each.ark for each in gate.inventory.objects()]
+        meter = Meter(console, len(names))
         for name in names:
             look = partial(gate.verify, console.client(), name, wait=wait, progress=meter.read, warnings=warnings)
             problems += look() if arks else _told(name, look)
@@ -128,11 +128,18 @@ def verify(console: Console, arks: Sequence[str], wait: float, folder: Path | No
     return _answer_verified(console, len(names), meter, problems)
 
 
+def ark_of(name: str) -> str:
+    """An ARK, also of the data id that an object has in the job that audits it."""
+    from headgate.ingest.formats.ark import of_lock_name
+
+    return str(of_lock_name(name)) if name.startswith("ark_") else name
+
+
 def _verify_folder(console: Console, folder: Path, *, warnings: bool) -> int:
     from headgate.ingest.objects.foreign import object_roots, verify_folder
 
     roots = object_roots(folder)
-    meter = _Meter(console, len(roots))
+    meter = Meter(console, len(roots))
     problems: list[Problem] = []
     for root in roots:
         problems += verify_folder(root, progress=meter.read, warnings=warnings)
@@ -140,7 +147,7 @@ def _verify_folder(console: Console, folder: Path, *, warnings: bool) -> int:
     return _answer_verified(console, len(roots), meter, problems)
 
 
-def _answer_verified(console: Console, objects: int, meter: _Meter, found: Sequence[Problem]) -> int:
+def _answer_verified(console: Console, objects: int, meter: Meter, found: Sequence[Problem]) -> int:
     meter.end()
     problems = [each for each in found if not each.is_warning]
     warnings = [each for each in found if each.is_warning]
@@ -171,7 +178,7 @@ def import_objects(console: Console, /, folder: Path, profile: str, arks: Path |
     from headgate.ingest.objects.importing import read_arks
 
     names = read_arks(arks) if arks else {}
-    meter = _Meter(console, 0)
+    meter = Meter(console, 0)
     found: list[ImportedObject] = []
     with console.gate() as gate:
         for each in gate.import_objects(console.client(), folder, profile, arks=names, progress=meter.read, **how):
@@ -214,7 +221,7 @@ def _told(name: str, look: Callable[[], list[Problem]]) -> list[Problem]:
         return [Problem(name, "", f"it cannot be verified: {error}")]
 
 
-class _Meter:
+class Meter:
     """Progress of a verification."""
 
     def __init__(self, console: Console, objects: int) -> None:
@@ -271,13 +278,13 @@ def _object_text(found: StoredObject, versions: Sequence[ObjectVersion]) -> str:
     return pairs(told) + "\n" + table(("VERSION", "STORED", "FILES", "BYTES", "JOB", "PROFILE"), rows)
 
 
-def _problem_line(problem: Problem) -> str:
+def problem_line(problem: Problem) -> str:
     code = f"{problem.code} " if problem.code else ""
     return f"{problem.object_id} {problem.path}: {code}{problem.why}"
 
 
 def _verified(objects: int, size: int, problems: Sequence[Problem], warnings: Sequence[Problem]) -> str:
-    lines = [_problem_line(each) for each in (*warnings, *problems)]
+    lines = [problem_line(each) for each in (*warnings, *problems)]
     if not problems:
         return "\n".join([*lines, f"{plural(objects, 'object')}, {size:,} bytes: no problems found"])
     return "\n".join([*lines, f"{plural(len(problems), 'problem')} in {plural(objects, 'object')}, {size:,} bytes"])
@@ -287,7 +294,7 @@ def _imported(found: Sequence[ImportedObject], *, dry_run: bool) -> str:
     lines = []
     for each in found:
         if each.problems:
-            lines += [_problem_line(problem) for problem in each.problems]
+            lines += [problem_line(problem) for problem in each.problems]
             lines.append(f"{each.id}: refused")
             continue
         done = f"{plural(each.stored, 'version')} stored" if each.stored else "already imported"

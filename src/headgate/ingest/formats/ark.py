@@ -86,6 +86,13 @@ def lock_name(ark: Ark) -> str:
     return re.sub(":?/", "_", str(ark))
 
 
+def of_lock_name(name: str) -> Ark:
+    """The ARK that a name without slashes stands for; BadValue if it stands for none."""
+    head, _, rest = name.partition("_")
+    naan, _, local = rest.partition("_")
+    return parse_object(f"{head}:/{naan}/{local}")
+
+
 # ---------------------------------------------------------------- check character
 
 
