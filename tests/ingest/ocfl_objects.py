@@ -313,7 +313,11 @@ BROKEN: dict[str, list[Broken]] = {
         Broken(rename("v002", "v2", "versions"), change={"width": 3}),
     ],
     "E014": [Broken(content_path(lambda path: path.replace("v1/", "v01/")))],
-    "E015": [Broken(files=write("v1/stray.txt"))],
+    "E015": [
+        Broken(files=write("v1/stray.txt")),
+        Broken(files=remove("v1/inventory.json")),
+        Broken(files=write("v1/inventory.json.sha256", b"0" * 64 + b" inventory.json\n")),
+    ],
     "E016": [Broken(files=remove("v1/content"))],
     "E017": [Broken(put("contentDirectory", value="a/b"))],
     "E018": [Broken(put("contentDirectory", value="..")), Broken(put("contentDirectory", value="."))],
@@ -451,7 +455,10 @@ BROKEN: dict[str, list[Broken]] = {
     "E110": [Broken(put("id", value="info:example/other"), only=1)],
     "E111": [Broken(put("fixity", value=[])), Broken(put("fixity", value=None))],
     "W001": [Broken(change={"width": 4})],
-    "W002": [Broken(files=write("v1/notes/a.txt"))],
+    "W002": [
+        Broken(files=write("v1/notes/a.txt")),
+        Broken(files=folder("v1/inventory.json.sha256")),
+    ],
     "W003": [
         Broken(files=folder("v2/content"), change={"versions": (VERSIONS[0], {"a.txt": b"two"})}),
     ],

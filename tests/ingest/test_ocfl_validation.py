@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -18,10 +17,10 @@ from headgate.ingest.validation.codes import CODES
 from headgate.ingest.validation.findings import MOST_FINDINGS, RuleFinding
 from headgate.ingest.validation.objects import Validation, validate_object
 from headgate.ingest.validation.trees import FolderTree
-from tests.ingest.ocfl_objects import BROKEN, Broken, Document, Maker, of_each_version, put, write_inventory
+from tests.ingest.ocfl_mutants import FORMS, make_damaged, make_mutants
+from tests.ingest.ocfl_objects import BROKEN, Broken, Document, Maker, of_each_version, put, remove, write_inventory
 from tests.ingest.validator import verdicts
 
-FORMS = [(specification, algorithm) for specification in ("1.0", "1.1") for algorithm in ("sha256", "sha512")]
 #: Ways in which objects of other tools differ, all of them valid.
 WHOLE: dict[str, Maker] = {
     "usual": Maker(),
@@ -161,6 +160,23 @@ def test_names_that_are_not_utf_8_are_reported(tmp_path: Path) -> None:
     json.dumps([each.path for each in found]).encode()
 
 
+def test_a_pipe_in_place_of_an_inventory_is_reported_and_not_read(tmp_path: Path) -> None:
+    """Reading it would wait for a writer forever, as the independent validator does."""
+    root = Broken(files=remove("v1/inventory.json*")).make(tmp_path / "object")
+    os.mkfifo(root / "v1/inventory.json")
+    assert {(each.code, each.path) for each in findings(root)} == {("E015", "v1/inventory.json"), ("W010", "v1")}
+    (root / "inventory.json").unlink()
+    os.mkfifo(root / "inventory.json")
+    assert "E063" in codes(findings(root))
+
+
+def test_a_folder_in_place_of_an_inventory_is_one_that_should_not_be_there(tmp_path: Path) -> None:
+    """The independent validator ends with a traceback."""
+    root = Broken(files=remove("v1/inventory.json*")).make(tmp_path / "object")
+    (root / "v1/inventory.json").mkdir()
+    assert {(each.code, each.path) for each in findings(root)} == {("W002", "v1/inventory.json"), ("W010", "v1")}
+
+
 def test_a_file_that_cannot_be_read_is_reported_and_the_rest_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,80 +224,19 @@ def test_long_values_are_cut(tmp_path: Path) -> None:
     assert max(len(each.why) for each in findings(root)) < 700
 
 
-#: Values that take the place of others.
-STRANGE: list[Any] = [
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1.5,
-    10**30,
-    "",
-    "v1",
-    "x",
-    "\u0000",
-    "..",
-    [],
-    {},
-    [[]],
-    {"": {}},
-    {"a": None},
-]
-
-
-def mutated(document: Any, dice: random.Random) -> Any:
-    """The document with one of its parts replaced, taken out, or moved."""
-    places: list[tuple[Any, Any]] = []
-
-    def collect(part: Any) -> None:
-        for key, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
-            places.append((part, key))
-            collect(value)
-
-    collect(document)
-    part, key = dice.choice(places)
-    act = dice.randrange(4)
-    if act == 0:
-        part[key] = dice.choice(STRANGE)
-    elif act == 1:
-        del part[key]
-    elif act == 2 and isinstance(part, dict):
-        part[str(dice.choice(STRANGE))] = part.pop(key)
-    else:
-        other, at = dice.choice(places)
-        part[key] = other[at] if at in (other if isinstance(other, dict) else range(len(other))) else None
-    return document
-
-
-def make_mutants(folder: Path, count: int, seed: int) -> list[Path]:
-    """Objects of which one inventory, or all of them, were changed and sealed again; or had a byte flipped."""
-    dice = random.Random(seed)
-    made = []
-    for number in range(count):
-        maker = Maker(*dice.choice(FORMS), width=dice.choice([0, 0, 3]), directory=dice.choice([None, None, "data"]))
-        root = maker.make(folder / f"{seed}-{number}")
-        places = dice.choice([[root, root / maker.name(2)], [root / maker.name(1)], [root]])
-        raw = (places[0] / "inventory.json").read_bytes()
-        if dice.random() < 0.15:
-            at = dice.randrange(len(raw))
-            raw = dice.choice([raw[:at], raw[:at] + bytes([dice.randrange(256)]) + raw[at + 1 :]])
-        else:
-            try:
-                raw = json.dumps(mutated(json.loads(raw), dice)).encode()
-            except (RecursionError, ValueError):  # It was moved into itself.
-                continue
-        for place in places:
-            write_inventory(place, raw, maker.algorithm)
-        made.append(root)
-    return made
-
-
 def test_no_inventory_breaks_the_validator(tmp_path: Path) -> None:
     for root in make_mutants(tmp_path, 150, 7):
         found = validate_object(FolderTree(root))
         assert all(isinstance(each, RuleFinding) for each in found.findings)
         assert set(as_keys(root).findings) == set(found.findings)
+
+
+def test_no_damage_to_files_breaks_the_validator(tmp_path: Path) -> None:
+    for root in make_damaged(tmp_path, 150, 13):
+        found = list(validate_object(FolderTree(root)).findings)
+        json.dumps([(each.code, each.path, each.why) for each in found]).encode()
+        if all(any(path.iterdir()) for path in root.rglob("*") if path.is_dir()):  # A bucket has no empty folders.
+            assert set(as_keys(root).findings) == set(found), root
 
 
 # ---------------------------------------------------------------- beside the independent validator
@@ -393,6 +348,12 @@ def test_the_independent_validator_agrees_on_objects_that_were_changed_at_random
     roots = make_mutants(tmp_path, 200, 11)
     agreed, _ = compare(roots)
     assert agreed > len(roots) * 0.6
+
+
+def test_the_independent_validator_agrees_on_objects_whose_files_were_damaged_at_random(tmp_path: Path) -> None:
+    roots = make_damaged(tmp_path, 150, 17)
+    agreed, _ = compare(roots)
+    assert agreed > len(roots) * 0.8
 
 
 @pytest.mark.parametrize("difference", STRICTER)

@@ -146,24 +146,25 @@ class _ObjectCheck:
             self.findings.add("E046", name, "it is missing" if entry is None else "it is no directory")
             return
         found = self._entries(name)
-        algorithm = self._version_inventory(name, found, current)
+        has_inventory = INVENTORY in found and _is_file(found[INVENTORY])
+        algorithm = self._version_inventory(name, found, current) if has_inventory else ""
         directory = current.content_directory
         for inner, each in found.items():
             path = f"{name}/{inner}"
-            if inner in (INVENTORY, directory) or each.kind is EntryKind.LINK:
+            if inner == directory or each.kind is EntryKind.LINK:
                 continue
             if each.kind is EntryKind.FOLDER:
                 self.findings.add("W002", path, f"the content directory is {directory!r}")
-            elif not _is_sidecar(inner, algorithm):
+            elif not has_inventory or not (inner == INVENTORY or _is_sidecar(inner, algorithm)):
                 self.findings.add("E015", path, "it does not belong into a version directory")
+        if not has_inventory:
+            self.findings.add("W010", name, "it has no inventory")
         self._content_directory(name, found.get(directory), current)
 
     def _version_inventory(self, name: str, found: Entries, current: CheckedInventory) -> str:
         """Check the inventory of a version; returns its algorithm."""
         path = f"{name}/{INVENTORY}"
-        if INVENTORY not in found or not _is_file(found[INVENTORY]):
-            self.findings.add("W010", name, "it has no inventory")
-        elif name == current.names.newest:
+        if name == current.names.newest:
             raw = self._read(path, LARGEST_INVENTORY + 1)
             if raw is not None and raw != current.raw:
                 self.findings.add("E064", path, "it differs from the inventory of the object root")
@@ -224,10 +225,10 @@ class _ObjectCheck:
             return
         expected = f"{INVENTORY}.{algorithm}"
         place = path.removesuffix(INVENTORY)
-        for name in entries:
-            if _is_sidecar(name, "") and name != expected:
-                self.findings.add("E059", place + name, f"the digestAlgorithm of the inventory is {algorithm}")
         if expected not in entries or not _is_file(entries[expected]):
+            for name, entry in entries.items():
+                if _is_sidecar(name, "") and _is_file(entry):
+                    self.findings.add("E059", place + name, f"the digestAlgorithm of the inventory is {algorithm}")
             self.findings.add("E058", path, f"there is no {expected}")
             return
         content = self._read(place + expected, 4096)

@@ -1,0 +1,122 @@
+"""OCFL objects that were changed at random: in their inventories, or in their files."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.ingest.ocfl_objects import Maker, write_inventory
+
+FORMS = [(specification, algorithm) for specification in ("1.0", "1.1") for algorithm in ("sha256", "sha512")]
+#: Values that take the place of others.
+STRANGE: list[Any] = [
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1.5,
+    10**30,
+    "",
+    "v1",
+    "x",
+    "\u0000",
+    "..",
+    [],
+    {},
+    [[]],
+    {"": {}},
+    {"a": None},
+]
+
+
+def mutated(document: Any, dice: random.Random) -> Any:
+    """The document with one of its parts replaced, taken out, or moved."""
+    places: list[tuple[Any, Any]] = []
+
+    def collect(part: Any) -> None:
+        for key, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
+            places.append((part, key))
+            collect(value)
+
+    collect(document)
+    part, key = dice.choice(places)
+    act = dice.randrange(4)
+    if act == 0:
+        part[key] = dice.choice(STRANGE)
+    elif act == 1:
+        del part[key]
+    elif act == 2 and isinstance(part, dict):
+        part[str(dice.choice(STRANGE))] = part.pop(key)
+    else:
+        other, at = dice.choice(places)
+        part[key] = other[at] if at in (other if isinstance(other, dict) else range(len(other))) else None
+    return document
+
+
+def make_mutants(folder: Path, count: int, seed: int) -> list[Path]:
+    """Objects of which one inventory, or all of them, were changed and sealed again; or had a byte flipped."""
+    dice = random.Random(seed)
+    made = []
+    for number in range(count):
+        maker = Maker(*dice.choice(FORMS), width=dice.choice([0, 0, 3]), directory=dice.choice([None, None, "data"]))
+        root = maker.make(folder / f"{seed}-{number}")
+        places = dice.choice([[root, root / maker.name(2)], [root / maker.name(1)], [root]])
+        raw = (places[0] / "inventory.json").read_bytes()
+        if dice.random() < 0.15:
+            at = dice.randrange(len(raw))
+            raw = dice.choice([raw[:at], raw[:at] + bytes([dice.randrange(256)]) + raw[at + 1 :]])
+        else:
+            try:
+                raw = json.dumps(mutated(json.loads(raw), dice)).encode()
+            except (RecursionError, ValueError):  # It was moved into itself.
+                continue
+        for place in places:
+            write_inventory(place, raw, maker.algorithm)
+        made.append(root)
+    return made
+
+
+#: Names that files and folders get.
+NAMES = (
+    "x", "logs", "extensions", "v1", "v3", "v01", "content", "inventory.json", "inventory.json.sha256",
+    "inventory.json.sha512", "0=ocfl_object_1.1", "0=", "..x", "ünï", ".hidden",
+)  # fmt: skip
+
+
+def make_damaged(folder: Path, count: int, seed: int) -> list[Path]:
+    """Objects of which up to three files or folders were removed, renamed, added, copied or changed."""
+    dice = random.Random(seed)
+    made = [
+        Maker(*dice.choice(FORMS), width=dice.choice([0, 3])).make(folder / f"{seed}-{number}")
+        for number in range(count)
+    ]
+    for root in made:
+        for _ in range(dice.randrange(1, 4)):
+            with suppress(OSError):  # What is to be done cannot be done to that one.
+                damage(root, dice)
+    return made
+
+
+def damage(root: Path, dice: random.Random) -> None:
+    paths = sorted(root.rglob("*"))
+    path, new = dice.choice(paths), dice.choice(NAMES)
+    inside = path if path.is_dir() else path.parent
+    match dice.randrange(6):
+        case 0:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        case 1:
+            path.rename(path.with_name(new))
+        case 2:
+            (inside / new).write_bytes(dice.randbytes(3))
+        case 3:
+            (inside / new).mkdir()
+        case 4:
+            shutil.copy(path, dice.choice([each for each in paths if each.is_file()]))
+        case _:
+            data, at = path.read_bytes(), dice.randrange(path.stat().st_size + 1)
+            path.write_bytes(data[:at] + dice.randbytes(dice.randrange(3)) + data[at + dice.randrange(2) :])
