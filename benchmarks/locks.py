@@ -103,7 +103,7 @@ def _raw_step(cursor: Any, marks: Sequence[str], explain: str, expected: str) ->
 
 
 def raw_zookeeper(hosts: str) -> Step:
-    """One ephemeral node made and removed."""
+    """Create and remove an ephemeral node."""
     from kazoo.client import KazooClient
 
     client = KazooClient(hosts)

@@ -69,7 +69,7 @@ class LockGone(LockLost, ValueError):
 class Client:
     """A client that acquires locks: a process, an application or a person."""
 
-    #: A number made from the name: the same everywhere.
+    #: A number made from the name, the same in every process.
     client_id: int
     #: The name, unique.
     name: str

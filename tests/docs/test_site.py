@@ -22,7 +22,7 @@ def build(source: Path, target: Path, *options: str) -> "subprocess.CompletedPro
 
 
 class _Links(HTMLParser):
-    """Where a page leads, and what it can be led to."""
+    """The links of a page, and its link targets."""
 
     def __init__(self) -> None:
         super().__init__()

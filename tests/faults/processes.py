@@ -31,7 +31,7 @@ def now() -> float:
 
 
 class ChildFailed(Exception):
-    """A child process said something else than was expected, or ended."""
+    """A child process sent something unexpected, or ended."""
 
 
 class Channel:

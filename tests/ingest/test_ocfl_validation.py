@@ -295,7 +295,7 @@ STRICTER: dict[str, tuple[str, Broken]] = {
         Broken(files=follow_a_link),
     ),
 }
-#: Where ocfl-py calls an object invalid that is valid, by what it reports.
+#: Valid objects that ocfl-py calls invalid, by its findings.
 LAXER: dict[str, tuple[str, Broken]] = {
     "E056": (
         "Extension 0009 names sha512/256 and size. ocfl-py knows neither.",

@@ -111,7 +111,7 @@ def time_limit(seconds: float) -> float:
 
 
 class Limit(NamedTuple):
-    """How many seconds a call may take, for how many it waits for other transactions, and whether it is slow."""
+    """The seconds that a call may take and may wait for other transactions, and whether it is slow."""
 
     seconds: float
     busy: float

@@ -108,7 +108,7 @@ class RemoteTending(GuardTending):
 
 @answered_in_time({"list": LOCK_CALLS["list"], "waiters": LOCK_CALLS["waiters"], "look": bulk})
 class RemoteGrants:
-    """The steps of getting locks from a service. `look` waits for the turn, up to the caller's deadline."""
+    """The steps of obtaining locks from a service. `look` waits for the turn, up to the caller's deadline."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self.options = connection.options

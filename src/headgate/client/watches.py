@@ -1,4 +1,4 @@
-"""The watchers that a service knows of. A watcher itself works on the store: a service reads nobody's folders."""
+"""The watchers of a service. A watcher itself works on the store: a service reads nobody's folders."""
 
 from __future__ import annotations
 

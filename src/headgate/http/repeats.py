@@ -57,7 +57,7 @@ class Repeat:
 
 #: The answer is the list that the transaction returned.
 LIST = Repeat(part="items", beside={"next": None})
-#: Sent again, it does no harm.
+#: Repeating it does no harm.
 HARMLESS = Repeat(recorded=False)
 
 

@@ -173,7 +173,7 @@ class Context:
     # ---------------------------------------------------------------- clients
 
     def fetcher(self, profile: Profile, *, uploaded: bool = False) -> Fetcher:
-        """For payloads, by the profile's rules. `uploaded`: what was submitted as a file may be read too."""
+        """Fetches payloads, by the profile's rules. `uploaded`: what was submitted as a file may be read too."""
         rules = rules_of(profile, self.options.uploads if uploaded else None)
         return self._once(("fetcher", rules), lambda: Fetcher(rules))
 

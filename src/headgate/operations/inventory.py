@@ -191,7 +191,7 @@ def settle(
     problem: Problem = "",
     recipients: Recipients = None,
 ) -> None:
-    """Report that a message was delivered, or given up."""
+    """Report that a message was delivered or abandoned."""
 
 
 @declared.post("/messages/{message}/delay", "queue:work", repeat=KEY)

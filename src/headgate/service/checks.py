@@ -1,4 +1,4 @@
-"""Values that callers give: what they must be like."""
+"""Checks of the values that callers pass."""
 
 from __future__ import annotations
 

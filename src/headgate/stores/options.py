@@ -12,7 +12,7 @@ from headgate.core.locks.rules import LOCK_RULES, LockRules
 from headgate.core.queue.model import DEFAULT_MAX_CRASHES
 from headgate.core.queue.rules import QUEUE_RULES, QueueRules
 
-#: Calls that one process sends to a server at a time: more would only wait for each other's turn in the process.
+#: Calls that one process sends to a server at a time: more would only wait for each other in the process.
 SIDE_BY_SIDE = 8
 #: Replication modes of the database in `url` (setting `replication`).
 ASYNCHRONOUS, SYNCHRONOUS = "asynchronous", "synchronous"
@@ -28,7 +28,7 @@ class StoreOptions:
     listen_url: str = ""
     #: `asynchronous`: a failover may lose the newest commits. `synchronous`: it loses none, so leases stay.
     replication: str = ASYNCHRONOUS
-    #: The group that a store made of files is shared with, when it is made; None: it is private.
+    #: The group that shares a new store made of files; None: it is private.
     store_group: int | None = None
     #: Whether a store that is not there is created; otherwise opening it raises NoStore.
     create: bool = True

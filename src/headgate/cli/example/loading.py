@@ -35,7 +35,7 @@ STILL_SECONDS, PATIENCE_SECONDS = 5.0, 60.0
 #: A job that cannot run is tried again after a pause that doubles up to this.
 LONGEST_PAUSE_SECONDS = 60.0
 LOOK_SECONDS = 0.1
-#: New chunks are looked for this often, once the example is loaded.
+#: Seconds between two checks for new chunks, once the example is loaded.
 PIPELINE_SECONDS = 2.0
 #: What the jobs of the pipeline write.
 LOG = "pipeline.log"

@@ -134,7 +134,7 @@ def _repair_lines(folder: ExampleFolder, repairs: list[Repair], *, once: bool) -
 
 
 def _unmeant(example: Example, batches: dict[str, tuple[str, str]]) -> list[str]:
-    """Batches that stand still, and new ones that ended as they should not."""
+    """Batches that make no progress, and new ones with an unexpected end."""
     still = [f"{bid} ({name}) is still {state}" for name, (bid, state) in batches.items() if state not in ENDED]
     wrong = [
         f"{bid} ({name}) is {state}, not {PAYLOADS[name].meant}"

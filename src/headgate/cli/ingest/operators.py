@@ -20,7 +20,7 @@ from headgate.core.values.wire import plain
 if TYPE_CHECKING:
     from headgate.core.queue.summary import CollectionSummary
 
-#: A batch that is not done after this time is worth a look.
+#: Time after which an unfinished batch needs attention.
 OLD = timedelta(hours=24)
 
 

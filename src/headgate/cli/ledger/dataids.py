@@ -43,7 +43,7 @@ EXACT = click.option(
 
 @dataclass(frozen=True)
 class Selection:
-    """The data ids that were typed, made one by one."""
+    """Expand the data ids that were typed, one by one."""
 
     parts: Sequence[Members]
 

@@ -64,7 +64,7 @@ class LoopProgress:
 
     def __init__(self) -> None:
         self.done = self.failed = self.interrupted = 0
-        #: Chunks that were left when they were last counted, and what was done by then.
+        #: Chunks that were left at the last count, and those that were done by then.
         self._left: int | None = None
         self._done_then = 0
         self._begun = time.monotonic()

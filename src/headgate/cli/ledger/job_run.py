@@ -67,7 +67,7 @@ def run(console: Console, /, job_name: str, dataid: str | None, *, loop: bool, w
     nothing is claimed (exit code 77). With --secrets-in-env the secrets are also in
     HEADGATE_INPUT_<NAME>_SECRET_<SECRET> and HEADGATE_OUTPUT_<NAME>_SECRET_<SECRET>.
 
-    What CMD writes to stdout and stderr appears here as it does without Headgate. The end of it is kept with the
+    The output of CMD on stdout and stderr appears here as it does without Headgate. The end of it is kept with the
     attempt, without the claim's secrets: `headgate job logs JOB DATAID` shows it, also while CMD runs. The last line is
     recorded with a failure. The setting `log_keep` says how much is kept; 0 keeps nothing.
 

@@ -281,7 +281,7 @@ def set_status(console: Console, /, dataset: str, dataid: str, job_name: str, **
 @click.option("--reopen", is_flag=True, help="Undo it: more may arrive.")
 @common
 def close(console: Console, job_name: str, dataid: str, reason: str, *, reopen: bool) -> None:
-    """Say that nothing else arrives for a data id of JOB, whose mapped inputs have no calendar.
+    """Declare a data id of JOB complete, where its mapped inputs have no calendar.
 
     JOB then claims it once everything that has arrived is READY. What arrives later is noted, or causes a redo, as the
     mapping of the input says.

@@ -23,7 +23,7 @@ from headgate.cli.processes.guardian import Guardian, is_alive, send_to
 from headgate.cli.processes.stopping import STOP_SIGNALS
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-#: Wait for the last output to be passed on, before the caller looks at other things.
+#: Seconds to wait until the last output is passed on.
 DRAIN_SECONDS = 0.05
 #: Of Linux's prctl.
 SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36

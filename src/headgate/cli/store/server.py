@@ -1,4 +1,4 @@
-"""Commands about the store itself: which server keeps it, and raising its tokens after a failover that went unseen."""
+"""Commands about the store itself: which server keeps it, and raising its tokens after an unnoticed failover."""
 
 from __future__ import annotations
 

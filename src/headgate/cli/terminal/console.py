@@ -158,7 +158,7 @@ class Console:
             say(text)
 
     def say_notes(self, notes: Iterable[str]) -> None:
-        """Print what the user should know although it worked."""
+        """Print a warning about something that worked."""
         for each in notes:
             self.say(f"headgate: note: {each}")
 

@@ -18,7 +18,7 @@ LONGEST_DELAY = 30 * 86_400.0
 
 
 def input_state(row: Row | None, *, due: bool = False) -> str:
-    """The column of the table that an INPUT row is in. `due`: it is DONE, and counts as absent."""
+    """The column of the claim table for an INPUT row. `due`: it is DONE, and counts as absent."""
     if row is None or due:
         return ABSENT
     if row.status == RUNNING:

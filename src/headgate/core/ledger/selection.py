@@ -21,7 +21,7 @@ from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.core.values.names import check_name
 from headgate.core.values.words import check_word
 
-#: What can be done to selected chunks.
+#: The acts on selected chunks.
 ACTS = (RESUBMIT_EVENT, HOLD_EVENT, UNHOLD_EVENT, FORGET_EVENT)
 #: What a pattern contains, and a plain data id or range does not.
 WILD = ("*", "?", "[")

@@ -1,4 +1,4 @@
-"""Locks: the compatibility table, the entities, and the one function that decides and explains."""
+"""Locks: the compatibility table and the entities."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class LockSnapshot:
     resources: Mapping[str, ResourceSnapshot]
     #: The time of new grants, for people.
     now: datetime
-    #: No token up to this one is given.
+    #: Only tokens above this one are given.
     floor: int = 0
     #: The caller that asks for a change.
     actor: Actor = field(default_factory=Actor)

@@ -163,7 +163,7 @@ def hand_over(snapshot: LockSnapshot, lock_id: str, to: str, reason: str) -> Loc
 
 
 def break_lock(snapshot: LockSnapshot, lock_id: str, reason: str, by: str) -> LockOutcome[Lock]:
-    """Anybody's lock ends, also one that is dead and kept in place by its lock-delay."""
+    """End any lock, even one of a dead holder that its lock-delay keeps."""
     draft = LockDraft(snapshot)
     lock = draft.find(lock_id)
     if lock is None:

@@ -127,7 +127,7 @@ def change(snapshot: QueueSnapshot, taken: Taken, changes: Changes) -> QueueOutc
 
 
 def fire(snapshot: QueueSnapshot, taken: Taken, event: str, message: str, changes: Changes) -> QueueOutcome[Item]:
-    """A consumer's event, as the table's row says. The same again changes nothing more."""
+    """Fire an event of a consumer, as its row says. The same again changes nothing more."""
     rows = snapshot.rules.rows_for(taken.id, taken.state, event, By.OWNER)
     item = snapshot.item
     if item and item.state in {row.target for row in rows} and _has_changed_since(snapshot, taken):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
-#: No length of time that is accepted is longer: a hundred years of seconds.
+#: The longest duration that is accepted: a hundred years, in seconds.
 LONGEST = 100 * 365.25 * DAY
 _UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (1, "s"))
 #: Seconds in each unit that a length of time may be written in.

@@ -17,7 +17,7 @@ SHORTEST_KNOWN = 8
 #: Most values that a process looks for.
 MOST_KNOWN = 1000
 
-#: Names of parameters that are secrets: with such a word in them, or as a whole.
+#: Names of secret parameters: those that contain such a word, and whole names.
 _SECRET_NAME = re.compile(
     r"password|passwd|passphrase|secret|signature|credential|token|api[_-]?key|authorization"
     r"|\A(?:sig|key|auth|pwd|pass|jwt|sas|session|code)\Z",

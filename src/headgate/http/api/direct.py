@@ -106,7 +106,7 @@ class Declared:
     method: str
     path: str
     call: Callable[..., Any]
-    #: What else is in the OpenAPI.
+    #: Further content of the OpenAPI document.
     told: Mapping[str, Any]
     #: Of a POST of the API.
     repeat: Repeat | None = None

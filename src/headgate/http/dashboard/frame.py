@@ -50,7 +50,7 @@ SIGN_IN = "/sign-in"
 
 
 class MenuEntry(NamedTuple):
-    """A page that the head leads to."""
+    """A page that the menu links to."""
 
     title: str
     path: str

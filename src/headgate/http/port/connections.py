@@ -36,7 +36,7 @@ LINGER_SECONDS = 2.0
 
 
 class Lingering:
-    """A transport that is closed in two steps while the client is still sending: the answer first, the rest later.
+    """A transport that is closed in two steps while the client is still sending: the answer is sent first.
 
     If a socket is closed before all that came was read, its system sends a reset, and a client that gets one often
     cannot read the answer any more.

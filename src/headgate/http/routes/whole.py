@@ -1,4 +1,4 @@
-"""The whole over HTTP: what is more than a call of the service."""
+"""The whole store over HTTP: operations that need more than a call of the service."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Inflater(Protocol):
         """Whether nothing more comes out without more input."""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """At most `max_length` bytes; the input that was not needed for them is kept for the next call."""
+        """Return at most `max_length` bytes; unused input is kept for the next call."""
 
 
 class _Stored:

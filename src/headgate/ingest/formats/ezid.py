@@ -74,7 +74,7 @@ def record(
     target: str = "",
     owner: str = "",
 ) -> dict[str, str]:
-    """What is sent to EZID about an object; `target` is where a reader should land."""
+    """The metadata of an object that EZID is sent; `target` is the page that its name leads to."""
     block = [("who", description.who), ("what", description.what), ("when", description.when)]
     block += [("where", str(ark))] if ark else []
     block += [("where", "; ".join(local))]

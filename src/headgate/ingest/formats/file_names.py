@@ -25,7 +25,7 @@ _SLASHES = frozenset("\u2044\u2215\u2216\u29f5\u29f8\u29f9\u2571\u2572\u27cb\u27
 _JOINERS = "\u200c\u200d"
 #: What is said of a place where names that differ only in case are one file.
 CASE_ADVICE = "does not keep such names apart; rename one of them, or move it to a file system that does"
-#: Controls, invisible marks, halves of characters, private and unassigned ones, line and paragraph separators.
+#: Control, format, surrogate, private and unassigned characters, line and paragraph separators.
 _UNSEEN = frozenset(["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
 
 

@@ -47,7 +47,7 @@ class ManifestLayout:
     columns: tuple[str, ...]
     #: What the payload of each row is: file, container or object_manifest; empty: a file of one object.
     payload: str = ""
-    #: Written and read by us alone, so that every name can be kept as it is.
+    #: Written and read only by Headgate, so that every name can be kept as it is.
     exact: bool = False
 
     @property

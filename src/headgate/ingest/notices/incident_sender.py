@@ -82,6 +82,6 @@ def notice_mail(message: Message, sender: str, to: tuple[str, ...], reply_to: st
     mail["Subject"] = f"Headgate: {text.splitlines()[0]}"[:LONGEST_SUBJECT]
     mail["Date"] = format_datetime(datetime.fromisoformat(body["timestamp"]))
     mail["Message-ID"] = f"<{message.id}@{address.domain}>"
-    mail["Auto-Submitted"] = "auto-generated"  # So that no vacation notice answers it (RFC 3834).
+    mail["Auto-Submitted"] = "auto-generated"  # Keeps vacation notices from answering (RFC 3834).
     mail.set_content(f"{text}\n\nList them with: headgate incident list\n")
     return mail

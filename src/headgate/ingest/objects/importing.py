@@ -32,7 +32,7 @@ from headgate.ingest.validation.inventories import CheckedInventory
 from headgate.ingest.validation.inventory_digests import ContentDigests
 from headgate.ingest.validation.trees import FolderTree
 
-#: Numbers of ingest jobs are below; a name that is made from an id does not meet one that is made for a job.
+#: Larger than the numbers of ingest jobs, so that a name made from an id never equals one made for a job.
 _BEYOND_JOBS = 10**10
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+")
 _ADDRESS = "urn:headgate:import"

@@ -33,7 +33,7 @@ class ProfilesFolder:
         return sorted(path.stem for path in self._folder.glob("*.toml"))
 
     def problem(self, name: str) -> str:
-        """Why a profile cannot be used, with the nearest name that there is; empty: it can."""
+        """Why a profile cannot be used, with the nearest known name; empty: it can."""
         found = self._profile(self._folder / f"{name}.toml")
         if found is None:
             return f"there is no profile {name}; {self.hint(name)}"

@@ -48,7 +48,7 @@ LOOK_SECONDS = 0.25
 class Rules:
     """Which addresses may be fetched, and how much. A profile's, or the installation's."""
 
-    #: Of http, https, s3 and file.
+    #: Some of http, https, s3 and file.
     schemes: frozenset[str] = frozenset({"https"})
     ports: frozenset[int] = frozenset({80, 443})
     #: The only hosts, if any are named: `data.example.org`, or `*.example.org` for all below.

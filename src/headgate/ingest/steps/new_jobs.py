@@ -37,7 +37,7 @@ _FORM_WORDS = {
     "batchManifestContainer": "container-batch-manifest",
     "batchManifestFile": "single-file-batch-manifest",
 }
-#: What a submission says that is not each of its jobs' own; and what the profile alone decides.
+#: Metadata of a submission that does not belong to each of its jobs, and metadata that only the profile sets.
 _OF_THE_BATCH = frozenset(["primary_id", "local_id", "batch_id", "notification", "notification_format", MAX_CRASHES])
 #: What a submission says of its one payload, and so of none of the payloads that a batch manifest lists.
 _OF_THE_PAYLOAD = frozenset(["digest_type", "digest_value", "size", "filename"])

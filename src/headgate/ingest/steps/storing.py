@@ -34,7 +34,7 @@ from headgate.telemetry import event
 
 #: A storage service answers when it has fetched and stored all of an object.
 STORING_SECONDS = 48 * 3600.0
-#: What a storage service answered is kept here, since it cannot be asked again.
+#: Keeps the answer of a storage service, since it cannot be asked again.
 ANSWER = "stored.json"
 
 

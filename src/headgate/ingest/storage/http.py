@@ -1,6 +1,6 @@
 """A storage behind HTTP, as Merritt's: it is sent the storage manifest, fetches the files, and returns the version.
 
-It has no ids for operations: when an answer is lost, a repeat may store a second version.
+It does not know operation ids: after a lost answer a repeat may store a second version.
 """
 
 from __future__ import annotations

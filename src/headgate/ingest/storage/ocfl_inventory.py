@@ -1,4 +1,4 @@
-"""OCFL 1.1 inventories: what they say, and the next one. No files are touched here.
+"""OCFL 1.1 inventories: reading one, and writing the next. No files are touched here.
 
 An operation's id stands as the last line of its version's message, so that it is stored with the version, in the
 same write, and a repeat is visible in the inventory.

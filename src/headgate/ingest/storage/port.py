@@ -107,7 +107,7 @@ class Problem:
 
 @contextmanager
 def storage_errors(storage: object) -> Iterator[None]:
-    """What the system says of its disks (full, broken, not allowed), in our words."""
+    """Translate errors of the disk (full, broken, not permitted)."""
     try:
         yield
     except OSError as error:

@@ -37,7 +37,7 @@ class Findings:
     def add(self, code: str, path: str, why: str) -> None:
         """Record a finding; beyond MOST_FINDINGS only that there are more."""
         if code and (code not in CODES or CODES[code].unused):
-            raise ValueError(f"{code} is not a code that is found")
+            raise ValueError(f"{code} is not a known code")
         if len(self._found) < MOST_FINDINGS:
             self._found[RuleFinding(code, _shown(path), _shown(why))] = None
         elif not self._told_of_more:

@@ -292,6 +292,6 @@ def _is_like_inventory(name: str) -> bool:
 
 
 def _is_sidecar(name: str, algorithm: str) -> bool:
-    """Whether it is the sidecar of that algorithm (empty: of any)."""
+    """Whether a file is the sidecar of that algorithm (empty: of any)."""
     known = (algorithm,) if algorithm else (*OCFL_DIGITS, *CONTENT)
     return name.startswith(f"{INVENTORY}.") and name.removeprefix(f"{INVENTORY}.") in known

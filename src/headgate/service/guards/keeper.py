@@ -194,7 +194,7 @@ class GuardKeeper:
     # ---------------------------------------------------------------- under our locks
 
     def take(self, lock: Lock) -> None:
-        """Put the real lock under ours, once for each resource. GuardBusy or StorageGuardFailed otherwise."""
+        """Acquire the real lock under ours, once for each resource. GuardBusy or StorageGuardFailed otherwise."""
         with self._guard:
             shared = self._held.get(lock.resource)
             if shared is None:

@@ -65,7 +65,7 @@ class FileHold:
         try:
             lock_descriptor(self._descriptor, mode)
         except OSError as error:
-            # The system may have let go of the old lock while it tried for the new one: take it back.
+            # The system may have released the old lock while it tried to acquire the new one: acquire it again.
             lock_descriptor(self._descriptor, self._mode)
             raise busy_or_broken(self._path, error) from error
         self._mode = mode

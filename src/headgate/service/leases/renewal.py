@@ -60,7 +60,7 @@ class KeptAlive(ABC):
 
     @property
     def gone(self) -> Lost | None:
-        """Why it is no longer ours; None while it is."""
+        """Why it was lost; None while it is held."""
         self._look_at_clock()
         return self._lost
 

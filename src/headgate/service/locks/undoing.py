@@ -81,7 +81,7 @@ class Undoing:
             return one in self._pending
 
     def _tried(self, pending: _Pending) -> bool:
-        """Whether nothing more is to be done about it."""
+        """Whether nothing is left to do."""
         try:
             with within(TRY_SECONDS):
                 pending.work()

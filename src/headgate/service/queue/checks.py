@@ -185,4 +185,4 @@ class KnownProfiles(Protocol):
         """All of them."""
 
     def hint(self, name: str, known: Sequence[str] = ()) -> str:
-        """What to do about a name that there is no profile of."""
+        """The advice for a name without a profile."""

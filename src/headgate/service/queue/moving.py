@@ -159,7 +159,7 @@ def _still_batch(batch: Batch) -> Batch:
 
 
 def _history(place: QueuePlace) -> Iterator[Sequence[Row]]:
-    """Oldest first, each with its batch and without its number, which each store gives by itself."""
+    """Oldest first, each with its batch, and without its number, which every store assigns itself."""
     entries = list(all_entries(place.history, HistoryFilter(nouns=QUEUE_NOUNS), PORTION))
     batches = {job.id: job.batch for portion in _jobs(place.queue) for job in portion}
     told = [[_told(entry, batches)] for entry in reversed(entries)]

@@ -13,7 +13,7 @@ from headgate.core.queue.model import Folder, IngestJob, folder_of
 if TYPE_CHECKING:
     from headgate.service.queue.use_cases import Queue
 
-#: Jobs that are shown at once.
+#: The most jobs that are shown.
 MOST = 20
 
 

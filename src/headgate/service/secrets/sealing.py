@@ -113,7 +113,7 @@ class Sealer:
         return False
 
     def new_holders(self, change: CustodyChange) -> list[str]:
-        """The jobs that would become holders by a change, as DATASET/JOB."""
+        """The jobs that a change would make holders, as DATASET/JOB."""
         return [each for each in sealed_for(change) if not self.holds(*each.split("/"))]
 
     def _is_ours(self, copy: Sealed) -> bool:

@@ -18,7 +18,7 @@ class TokenStore(Protocol):
         """One more."""
 
     def rotate_token(self, old: str, new: str, seconds: float | None, proof: Proof) -> bool:
-        """One more like the old one, which opens nothing any more: one step. `seconds`: None keeps the old one's end.
+        """Replace a token by a new one, in one step. `seconds`: None: the new one expires when the old one would.
 
         False: there is none, or it was revoked.
         """

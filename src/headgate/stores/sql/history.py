@@ -53,7 +53,7 @@ COPY = Statement(
                :reason, :count, nullif(:spent, -1), :origin, :principal)""",
 )
 COUNT_AGAIN = Statement(
-    "An entry was counted on after it had been copied.",
+    "The count of an entry grew after it had been copied.",
     "update hg_history set count = :count where at = :at and origin = :origin and count < :count",
 )
 FIND_LAST = Statement(

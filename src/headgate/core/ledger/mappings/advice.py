@@ -46,7 +46,7 @@ def _unreadable(job: Job, there: Mapping[str, Sequence[str]], made: Mapping[str,
 
 
 def _apart(job: Job) -> Iterator[str]:
-    """Inputs that create data ids which another input cannot have."""
+    """Inputs that create data ids that another input cannot have."""
     for name, other in permutations(job.creators, 2):
         example = _made_by(job.map_of(name))
         why = job.map_of(other).fault(example) if example else ""

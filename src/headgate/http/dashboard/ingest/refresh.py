@@ -48,7 +48,7 @@ def frozen_in(gate: Gate, item: Item) -> Frozen | None:
 
 @router.get("/ingest/job/{item}/refresh")
 def ask_to_refresh(request: Request, gate: TheGate, who: Operator, item: str) -> Response:
-    """What resuming it with the current profile and manifest would do."""
+    """The effect of resuming it with the current profile and manifest."""
     return ask(request, who, refreshing(gate, item))
 
 

@@ -31,7 +31,7 @@ router = page_router()
 PATH = "/pipeline/selected"
 #: The column with the check boxes.
 PICK = Column("Select", lambda _row: None, sorts=False)
-#: More chunks than this, and who acts types a name.
+#: Above this number of chunks the operator must type a name to confirm.
 MANY = 10
 #: Refusals that the answer names.
 NAMED = 3

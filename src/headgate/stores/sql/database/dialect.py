@@ -190,7 +190,7 @@ class Dialect(ABC):
     list_tables: Statement
     #: What columns a table has.
     list_columns: Statement
-    #: Which of some stored routines there are, where the one-trip operations need any.
+    #: Return those of the stored routines that exist, where the one-trip operations need any.
     list_routines: Statement
     #: True where a change of the schema ends the transaction that it is made in.
     schema_commits: bool = False

@@ -24,5 +24,5 @@ def to_micro(seconds: float | None) -> int | None:
 
 
 def to_seconds(microseconds: SupportsFloat | None) -> float | None:
-    """The store's number as seconds. Databases give decimals or integers."""
+    """The store's number as seconds. Databases return decimals or integers."""
     return None if microseconds is None else float(microseconds) / MICROSECONDS

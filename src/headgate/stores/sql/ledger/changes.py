@@ -106,7 +106,7 @@ def refresh_candidate(tx: Transaction, shape: Shape, dataid: str) -> None:
 
 def write_candidates(tx: Transaction, shape: Shape, dataids: Sequence[str], candidate: Candidate | None) -> None:
     """The same place among what may be claimable for many chunks; None: none of them is among it."""
-    if not shape.id:  # Nobody claims data that is made elsewhere.
+    if not shape.id:  # Data made elsewhere is never claimed.
         return
     if shape.job.recur:
         candidate = keep_recurrence(tx, shape, dataids, candidate)

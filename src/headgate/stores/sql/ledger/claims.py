@@ -32,7 +32,7 @@ BEGINNING = (-1, b"")
 
 @dataclass(frozen=True, slots=True)
 class SearchPosition(Unfinished):
-    """Where find_next goes on: after this position in the order."""
+    """The position in the order after which find_next continues."""
 
     place: int
     order_key: bytes

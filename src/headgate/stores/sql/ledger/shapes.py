@@ -22,7 +22,7 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.mapping_statements import READ_MAPPED_READERS
 
-#: More names than this are not listed in an error.
+#: The most names that an error lists.
 MOST_LISTED = 12
 #: How many columns say what a job is.
 JOB_COLUMNS = 12
@@ -107,7 +107,7 @@ class Shape:
 
 
 def read_dataset(row: Row) -> tuple[int, Dataset]:
-    """Columns of a dataset: its number, and what it is."""
+    """Columns of a dataset: its number and its definition."""
     number, name, uri, order, settings, secrets, secret_jobs, expect = row[:DATASET_COLUMNS]
     holders = None if secret_jobs is None else tuple(json.loads(secret_jobs))
     dataset = Dataset(str(name), str(uri), Order(order), json.loads(settings), json.loads(secrets), holders,
@@ -123,7 +123,7 @@ def read_map(text: str) -> InputMap:
 def read_job(
     row: Row, inputs: Iterable[str], outputs: Iterable[str], maps: Mapping[str, InputMap], fan_out: Iterable[str]
 ) -> tuple[int, Job, str]:
-    """Columns of a job: its number, what it is, and what proves its key."""
+    """Columns of a job: its number, its definition, and the check value of its key."""
     (number, name, environment, max_attempts, max_crashes, max_interruptions, delay, on_failure, stop_exit, paused,
      recur, key_check) = row  # fmt: skip
     job = Job(

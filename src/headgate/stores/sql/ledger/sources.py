@@ -73,7 +73,7 @@ def source_of(tx: Transaction, shape: Shape, name: str, dataid: str, *, hold_sti
 
 
 def _rows(tx: Transaction, shape: Shape, name: str, dataid: str, *, hold_still: bool) -> list[Row]:
-    """The OUTPUT rows that a mapping names; one more than the limit where there are so many."""
+    """The OUTPUT rows that a mapping names; one more than the limit if it is exceeded."""
     number, mapping, most = shape.ids[name], shape.job.map_of(name), tx.options.max_input_ids + 1
     wanted = mapping.sources(dataid)
     if isinstance(wanted, Everything):

@@ -66,7 +66,7 @@ def on_anybodys(
 
 
 def release(tx: Transaction, tag: str, lock_id: str, token: int) -> Committed[None]:
-    """One hold less, or the lock ends; quietly, if an earlier try that was cut off has done it."""
+    """Release one hold, or the lock. A repeat after a lost answer succeeds quietly."""
     try:
         return on_held(tx, tag, lock_id, token, lock_work.release)
     except LockLost:

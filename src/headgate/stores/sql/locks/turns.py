@@ -271,7 +271,7 @@ class Queueing:
         return next((lock.id for lock in held if not decide(request, [lock], (), compatible).granted), "")
 
     def _bell(self, number: int, lock_id: str) -> str:
-        """What a waiter's bell is called: as the lock that may be handed to it, or by its number."""
+        """The name of a waiter's bell: the id of the lock that may be handed to it, or its number."""
         return lock_id or f"{self._tag}-{number}"
 
     def _bell_of(self, ticket: Ticket) -> str:

@@ -173,7 +173,7 @@ def accept_backup(contents: Contents) -> Mapping[str, Callable[[Row], str]]:
 def open_target(
     url: str, tables: Sequence[Table] = TABLES, options: StoreOptions = DEFAULT_OPTIONS
 ) -> Iterator[SqlTarget]:
-    """The database of that URL, to be written into."""
+    """The database of that URL, for writing."""
     database = opening.open_database(url, options, half_moved=True)
     try:
         yield SqlTarget(database, tables)

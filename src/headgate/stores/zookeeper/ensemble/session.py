@@ -147,7 +147,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     """
 
     lease = 0.0
-    #: Why the certificate of the server that was tried last is not trusted; empty: it is, or there is none.
+    #: Why the certificate of the last server is not trusted; empty: it is, or there is none.
     untrusted = ""
     #: On the monotonic clock: since when an answer is outstanding and nothing was heard.
     _silent_since = 0.0

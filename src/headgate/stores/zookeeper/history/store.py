@@ -157,7 +157,7 @@ def _item_node(entry: QueueRecord, mark: str) -> tuple[str, str]:
 
 
 def _item_entry(number: int, parts: Sequence[str], content: Mapping[str, Any], at: datetime) -> Entry:
-    """A node as an entry. KeyError, ValueError: it is not ours."""
+    """A node as an entry. Raises KeyError or ValueError for a node that is not ours."""
     batch, job, event, token, profile, _ = parts
     return Entry(
         number, datetime.fromisoformat(content["at"]) if "at" in content else at, noun_of(batch, job), event,

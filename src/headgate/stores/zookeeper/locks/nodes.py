@@ -41,7 +41,7 @@ from headgate.stores.zookeeper.locks.records import (
 )
 from headgate.stores.zookeeper.locks.views import View
 
-#: Waiters of one resource that are granted in one multi.
+#: The most waiters of one resource that are granted in one multi.
 MOST_HANDED = 100
 
 

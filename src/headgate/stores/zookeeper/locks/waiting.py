@@ -120,7 +120,7 @@ class WaitQueue:
         return Ticket(number, request)
 
     def rejoin(self, ticket: Ticket) -> bool:
-        """Its place was lost with its session: take another, at the end. True as for `join`: it is blocked."""
+        """Join the end of the queue again after the place was lost with its session. True as for `join`: blocked."""
         before = self._waits.get(ticket.number)
         self.forget(ticket)
         new, blocked = self.join(ticket.request)

@@ -72,7 +72,7 @@ class ItemLeases:
                 return
 
     def move_on(self, outage: float) -> None:
-        """Leases that had not expired when the service was last alive get back what they had left then."""
+        """Give leases that had not expired when the service was last alive the time that they had left then."""
         session = self._sessions.base
         for record in self._questions.records(self._questions.owned(), judge=False):
             if record.lock != 0:

@@ -121,7 +121,7 @@ class ObjectLocks:
         return [f"{each.path} is held by {each.holder}" for each in others]
 
     def every(self) -> Iterator[ObjectLock]:
-        """All locks of objects, and what is left of ours."""
+        """All locks of objects, and remains of ours."""
         names = {
             f"{folder.rpartition('/')[2]}/{name}"
             for folder in self._tree.object_folders

@@ -27,7 +27,7 @@ class Removing:
     _questions: ItemQuestions
 
     def ops(self, record: ItemNodes, state: str) -> list[Op]:
-        """No trace of a job, but for its batch's reference. A batch gets this state, and is removed after that.
+        """Remove every trace of a job except its batch's reference. A batch gets this state, and is removed after that.
 
         Such a batch is listed nowhere, and any process that finds it continues its removal. Its status need not say so.
         """

@@ -80,5 +80,5 @@ def _lists(part: tuple[tuple[str, ...], tuple[str, ...]]) -> dict[str, Any]:
 
 
 def _name(report: Report) -> str:
-    """Of the parts of a report: the same for the same lists."""
+    """The digest of the parts of a report: the same for the same lists."""
     return hashlib.sha256("\n".join((*report.failed, "", *report.successful)).encode()).hexdigest()[:16]

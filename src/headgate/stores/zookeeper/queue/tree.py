@@ -185,7 +185,7 @@ class QueueTree:
         return f"{self.states}/{state}/{priority:02d}-{job_id}"
 
     def folder(self, batch_id: str, folder: Folder) -> str:
-        """Where a batch keeps some of its jobs."""
+        """The folder in which a batch keeps some of its jobs."""
         return f"{self.batches}/{batch_id}/states/{folder.value}"
 
     def arrivals(self, state: str, priority: int | None = None) -> str:

@@ -225,7 +225,7 @@ class Mysql(Dialect):
         return NamedLocks(self.connect_directly, heard)
 
     def connect_directly(self) -> Any:
-        """A connection that may be silent for long. Pooled where it is not the same server thread all the time."""
+        """A connection that may be silent for long. Raises Pooled if its server thread is not always the same."""
         from headgate.stores.sql.dialects.mysql.bells import Pooled
 
         connection: Any = self.connect()

@@ -365,7 +365,7 @@ class Sqlite(Dialect):
     def _choose_journal(self, connection: sqlite3.Connection) -> None:
         tables = {row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")}
         if tables and "hg_schema" not in tables:
-            return  # Not ours: nothing is written, and WAL would be.
+            return  # The file is not ours: setting WAL would write to it.
         present = connection.execute("pragma journal_mode").fetchone()[0]
         if present != self.journal_mode:
             connection.execute(f"pragma journal_mode = {self.journal_mode}")
@@ -403,7 +403,7 @@ class Sqlite(Dialect):
         return self._listed[statement], {**params, **{name: json.dumps(value) for name, value in lists.items()}}
 
     def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
-        # By place: looking each value up by its name takes longer than the insert.
+        # By position: looking each value up by its name takes longer than the insert.
         listed, names = positional(statement)
         values = (columns[name] if name in columns else repeat(fixed[name]) for name in names)
         cursor.executemany(self.prepare(listed, {})[0], zip(*values, strict=False))
