@@ -11,6 +11,7 @@ from headgate import Gate
 from headgate.core.queue.model import Batch
 from tests.ingest.site import Site, running, site
 from tests.merritt.other_side import OtherSide
+from tests.merritt.walk import orphans
 from tests.waiting import until
 
 ARK = "ark:/99999/fk4abc"
@@ -57,6 +58,11 @@ def test_a_batch_of_the_other_side_is_ingested_to_its_end(here: Site, other: Oth
     assert other.job_status(job) == "Completed"
     assert other.content(f"/jobs/{job}/configuration")["batchID"] == "bid-1"
     assert "batch-processing" in other.names(f"/batches/{batch}/states")
+    with here.gate() as gate:
+        assert orphans(other) == []
+        assert gate.queue.clean(0) == [batch]
+    assert orphans(other) == []
+    assert (other.names("/batches"), other.names("/jobs"), other.names("/batch-uuids")) == ([], ["states"], [])
 
 
 def test_a_profile_that_does_not_exist_fails_the_job_by_its_name(here: Site, other: OtherSide) -> None:
