@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run venv servers test check format docs links pages screenshots transitions bench bench-locks bench-reaping bench-wakeups bench-ledger bench-queue bench-ingest bench-http bench-latency bench-history torture lock wheel audit clean
+.PHONY: help run venv servers test check format docs links pages screenshots transitions bench bench-locks bench-reaping bench-wakeups bench-ledger bench-loop bench-queue bench-ingest bench-http bench-latency bench-history torture lock wheel audit clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,6 +113,9 @@ bench-history: venv servers ## Measure how many bytes of history a lock and a cl
 
 bench-ledger: venv servers ## Run the benchmark of the ledger; needs 25 GB for its ten million chunks
 	$(BIN)/python -m benchmarks.ledger
+
+bench-loop: venv servers ## Measure what a chunk costs through a loop of commands, in CPU
+	$(BIN)/python -m benchmarks.loop
 
 bench-queue: venv servers ## Run the benchmark of the queue
 	$(BIN)/python -m benchmarks.queue

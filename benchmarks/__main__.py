@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks import http, ingest, latency, ledger, locks, queue, queue_zookeeper, reaping, wakeups
+from benchmarks import http, ingest, latency, ledger, locks, loop, queue, queue_zookeeper, reaping, wakeups
 
 locks.main([])
 reaping.main([])
 wakeups.main([])
 ledger.main([])
+loop.main([])
 queue.main([])
 queue_zookeeper.main()
 ingest.main([])

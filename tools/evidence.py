@@ -50,6 +50,10 @@ ROWS = {
         "{files} files arrive half-written, renamed and again, while watchers are killed", "{faults} SIGKILL",
         "{calls} deliveries",
     ),
+    "test_each_chunk_is_made_once_by_a_resident_worker": Row(
+        "two resident `headgate work` on {chunks} chunks, disturbed again and again",
+        "{faults} SIGKILL, SIGSTOP and signals to stop ({hit} chunks hit)", "{calls} claims",
+    ),
     "test_no_wake_up_is_lost": Row(
         "a releaser breaks after its commit, before it wakes the next waiter; then a waiter that is to be woken",
         "{faults} SIGKILL and SIGSTOP",

@@ -145,14 +145,16 @@ def pipeline_page() -> str:
         "job; `headgate define FILE` applies it. Defining the same file again changes nothing, and datasets and jobs\n"
         "that the file does not name stay as they are. A key that is left out gets its default, also when an earlier\n"
         "definition had another value; only secrets stay as they are. Unknown keys are refused with the line and the\n"
-        "nearest known name. Commands are no part of the file: workers name them (`headgate job run JOB -- COMMAND`).\n"
+        "nearest known name. Some keys stay in the file: `watch` of a dataset says where its files arrive, and\n"
+        "`command` of a job what `headgate work` runs. The store does not keep them.\n"
     )
     parts = ["# Pipeline files\n", lead]
     parts += [
         "## `[dataset.NAME]`\n",
         _keys((*pipeline_keys.DATASET, *pipeline_keys.IN_THE_FILE)),
         "## `[job.NAME]`\n",
-        _keys(pipeline_keys.JOB),
+        _keys((*pipeline_keys.JOB, *pipeline_keys.JOB_IN_THE_FILE)),
+        _WORK,
     ]
     parts += ["## `[dataset.NAME.expect]`\n", _EXPECT, _keys(pipeline_keys.EXPECT)]
     parts += [each for text, toml in EXPECTATIONS.items() for each in (f"{text}:\n", "```toml", toml.rstrip(), "```\n")]
@@ -164,6 +166,19 @@ def pipeline_page() -> str:
     return "\n".join([*parts, _MORE])
 
 
+_WORK = (
+    "`headgate work -f FILE` runs the commands of all jobs, or of those that are named\n"
+    "([how-to](../how-to/work.md)):\n"
+    "\n"
+    "```toml\n"
+    "[job.thumbnails]\n"
+    'inputs = ["scans"]\n'
+    'outputs = ["thumbnails"]\n'
+    'command = "convert scans/$HEADGATE_DATAID.tif -resize 200 thumbnails/$HEADGATE_DATAID.png"\n'
+    "workers = 4\n"
+    'timeout = "10m"\n'
+    "```\n"
+)
 _EXPECT = (
     "Which data ids the dataset should have, and when each should be READY. It has one of the keys `every`, `cron`\n"
     "and `ids`. It may be an inline table, `expect = { … }`. The store keeps it; the daemon `timekeeper` judges what\n"

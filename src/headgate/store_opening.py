@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,21 @@ if TYPE_CHECKING:
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 #: A service that speaks for its store.
 SERVICE_KINDS = ("http", "https")
+
+#: What opening a store imports when it is first needed: of any, and by kind.
+PRELOADED = ("headgate.gate", "headgate.wiring", "headgate.service.ledger.use_cases", "headgate.telemetry")
+_SQL = (
+    "headgate.stores.sql.store", "headgate.stores.sql.opening", "headgate.stores.sql.ledger.planning",
+    "headgate.stores.sql.ledger.questions", "headgate.stores.sql.ledger.counts", "headgate.stores.sql.logs",
+    "headgate.stores.sql.database.reading",
+)  # fmt: skip
+_POSTGRESQL = (*_SQL, "headgate.stores.sql.dialects.postgresql.dialect", "sqlalchemy.dialects.postgresql.psycopg")
+_MYSQL = (*_SQL, "headgate.stores.sql.dialects.mysql.dialect", "sqlalchemy.dialects.mysql.pymysql")
+PRELOADED_KINDS: Mapping[str, Sequence[str]] = {
+    "sqlite": (*_SQL, "headgate.stores.sql.dialects.sqlite.dialect", "sqlalchemy.dialects.sqlite"),
+    "postgresql": _POSTGRESQL, "postgres": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL,
+    "http": ("headgate.client", "headgate.client.ledger"),
+}  # fmt: skip
 
 #: Settings that can name a service.
 SERVER_SETTINGS = ("server", "url")
@@ -267,3 +282,12 @@ def read_profiles(settings: Settings) -> list[Profile]:
         return service.ingest.profiles()
     finally:
         service.close()
+
+
+def preload(settings: Settings) -> None:
+    """Import what working on chunks needs of a store, before a process is forked for each. Nothing is opened."""
+    from importlib import import_module
+
+    kind = "http" if named_service(settings) else kind_of(own_url(settings))
+    for name in (*PRELOADED, *PRELOADED_KINDS.get(kind, PRELOADED_KINDS["http"])):
+        import_module(name)

@@ -24,6 +24,7 @@ COMMANDS = {
     "define": ("ledger.definitions", "define", "Define datasets and jobs from a pipeline file."),
     "data": ("ledger.data", "data", "Publish chunks of data; show their status."),
     "watch": ("watches.commands", "watch", "Publish datasets by the files that arrive."),
+    "work": ("ledger.work", "work", "Run every job of a pipeline file, with its commands."),
     "job": ("ledger.jobs", "job", "Run jobs on chunks: claim, report, explain, rerun, hold."),
     "incident": ("ledger.incidents", "incident", "List, acknowledge and snooze what needs a person."),
     "late": ("ledger.late", "late", "List chunks that should be READY by now and are not, and why."),
@@ -47,7 +48,7 @@ COMMANDS = {
 #: The headings of the list, each with its commands.
 GROUPS = {
     "Locks": ("lock",),
-    "Ledger (datasets and jobs)": ("define", "data", "watch", "job", "incident", "late", "keys"),
+    "Ledger (datasets and jobs)": ("define", "data", "watch", "work", "job", "incident", "late", "keys"),
     "Queue (ingest)": ("ingest", "messages"),
     "Service": ("up", "daemon", "token"),
     "Store": ("init", "status", "history", "doctor", "settings", "migrate", "copy", "backup", "restore", "store"),
@@ -127,7 +128,7 @@ def root() -> None:
       headgate up --example                     run an example with a dashboard
       headgate lock run db -- ./copy.sh         run it while nobody else holds db
       headgate define pipeline.toml             define datasets and jobs
-      headgate job run clean --loop -- ./c.sh   work on every chunk that is ready
+      headgate work                             run the commands of pipeline.toml
       headgate ingest submit FILE --profile P --submitter S
     """
 

@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 #: A question waits at the service for at most this long: a dead connection is noticed within ten seconds.
 ASK_SECONDS = 8.0
+#: Pause between two questions of somebody whom the service cannot wake.
+POLL_SECONDS = 1.0
 #: What is leased and was waited for is used as it is when the question took at most this part of its lease.
 USABLE_PART = 0.1
 
@@ -41,6 +43,20 @@ class WaitingThere(Looking[T]):
             elif (found := self._rested(partial(self._ask, min(left, ASK_SECONDS)))) is not None:
                 return found
         return None
+
+
+class Polled:
+    """News of a service that wakes nobody between two requests."""
+
+    pause = POLL_SECONDS
+
+    def end(self) -> None:
+        """There is nothing to end."""
+
+
+def polled(_wake: Callable[[], None]) -> Listening:
+    """Ask again after POLL_SECONDS."""
+    return Polled()
 
 
 def _no_listener(_wake: Callable[[], None]) -> Listening:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time, bulk, listing, of_rows
-from headgate.client.asking import USABLE_PART, WaitingThere
+from headgate.client.asking import USABLE_PART, WaitingThere, polled
 from headgate.client.connection import ServiceConnection
 from headgate.client.sending import check_text, known_by, remote, send
 from headgate.core.filters import RowFilter, SpanFilter
@@ -109,6 +110,9 @@ class RemoteLedger(Ledger):
             return None if claim is None else self._with_secrets(claim, opened, key)
 
         return WaitingThere(ask)
+
+    def looking_for_work(self, job: str) -> Looking[bool]:
+        return Looking(partial(self._has_work, check_text("job", job)), polled)
 
     def _looking(self, job: str, waiting: JobWait, look: Look[JobProgress]) -> Looking[JobProgress]:
         del job

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Self
 
-from headgate.core.ledger.model import CLOSE_EVENT, LIST_EVENT, REOPEN_EVENT, UNLIST_EVENT
+from headgate.core.ledger.model import CLOSE_EVENT, COMMANDS_EVENT, LIST_EVENT, REOPEN_EVENT, UNLIST_EVENT
 from headgate.core.queue.model import HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
 from headgate.core.tables.states import BATCH, CHUNK, INGEST_JOB, LOCK
 
@@ -15,7 +15,7 @@ from headgate.core.tables.states import BATCH, CHUNK, INGEST_JOB, LOCK
 EVENTS: Mapping[str, tuple[str, ...]] = {
     LOCK.name: LOCK.told,
     CHUNK.name: (*CHUNK.told, CLOSE_EVENT, REOPEN_EVENT, LIST_EVENT, UNLIST_EVENT),
-    "job": ("pause", "unpause"),
+    "job": ("pause", "unpause", COMMANDS_EVENT),
     BATCH.name: (*BATCH.told, REPAIR_EVENT),
     INGEST_JOB.name: (*INGEST_JOB.told, *JOB_EVENTS, REPAIR_EVENT),
     "hold": HOLD_EVENTS,

@@ -471,6 +471,17 @@ def pause(job: str, reason: Reason, by: By = None) -> Job:
 
 
 @declared.post(
+    "/jobs/{job}/commands", "chunk:claim", repeat=KEY, limit=JOB, answer="Whether it is another file.",
+    errors=(UnknownName, BadValue),
+)  # fmt: skip
+def note_commands(
+    job: str, digest: Annotated[str, About("SHA-256 of the file, in hexadecimal.", max_length=64, example="0" * 64)],
+    by: By = None,
+) -> Annotated[bool, Named("changed")]:  # fmt: skip
+    """Note which pipeline file says what a job runs. Commands themselves are never sent."""
+
+
+@declared.post(
     "/jobs/{job}/unpause", "operate", repeat=KEY, answer="The job gets chunks again.",
     errors=(UnknownName,),
 )  # fmt: skip

@@ -28,14 +28,14 @@ class ListedOutputs(NamedTuple):
     fault: str = ""
 
 
-def environment(claim: Claim) -> dict[str, str]:
+def environment(claim: Claim, own: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables for the command. Those of Headgate cannot be overwritten by the job's own variables."""
     told = {
         "HEADGATE_JOB": claim.job, "HEADGATE_DATAID": claim.dataid, "HEADGATE_ATTEMPT": str(claim.attempt),
         "HEADGATE_TOKEN": str(claim.token),
     }  # fmt: skip
     ports = {f"{prefix}_URI": port.uri for prefix, port in _prefixes(claim)}
-    return {**claim.environment, **ports, **told}
+    return {**claim.environment, **(own or {}), **ports, **told}
 
 
 def secret_variables(claim: Claim) -> dict[str, str]:

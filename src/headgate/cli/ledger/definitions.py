@@ -16,6 +16,7 @@ from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import common
 from headgate.core.errors import BadValue
 from headgate.core.ledger import pipeline_keys
+from headgate.core.ledger.commands import parse_command
 from headgate.core.ledger.expectations.parsing import parse_expectation
 from headgate.core.ledger.mappings.parsing import parse_maps
 from headgate.core.ledger.pipeline import parse_recur
@@ -84,8 +85,13 @@ def define_all(ledger: Ledger, pipeline: Mapping[str, Any], holders: Iterable[st
     """Define everything in the file, or nothing."""
     datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
     plain = {name: {"secrets": _secrets(name, body["secrets"])} for name, body in datasets.items() if "secrets" in body}
-    whole = {name: {**_without_watch(body), **plain.get(name, {})} for name, body in datasets.items()}
-    jobs = {name: _in_seconds(body) for name, body in pipeline.get("job", {}).items()}
+    whole = {
+        name: {**_defined(body, pipeline_keys.IN_THE_FILE), **plain.get(name, {})} for name, body in datasets.items()
+    }
+    jobs = {
+        name: _in_seconds(_defined(body, pipeline_keys.JOB_IN_THE_FILE))
+        for name, body in pipeline.get("job", {}).items()
+    }
     return ledger.define(whole, jobs, holders=holders)
 
 
@@ -94,9 +100,10 @@ def _in_seconds(body: Mapping[str, Any]) -> dict[str, Any]:
     return {**body, **({"recur": parse_recur(body["recur"])} if "recur" in body else {})}
 
 
-def _without_watch(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What is defined of a dataset: what is watched stays in the file."""
-    return {key: value for key, value in body.items() if key != "watch"}
+def _defined(body: Mapping[str, Any], in_the_file: Iterable[pipeline_keys.Key]) -> dict[str, Any]:
+    """What is defined of a dataset or job: what is watched, and the commands, stay in the file."""
+    left_out = {key.name for key in in_the_file}
+    return {key: value for key, value in body.items() if key not in left_out}
 
 
 def watches_in(file: Path, pipeline: Mapping[str, Any]) -> list[FileWatch]:
@@ -140,14 +147,21 @@ def _secret(dataset: str, name: str, place: object) -> str:
 
 def read_pipeline(file: Path) -> Mapping[str, Any]:
     """Return the file's content; BadValue with the line and the nearest name if a key is unknown."""
-    data = file.read_bytes()
+    return parse_pipeline(file, file.read_bytes())
+
+
+def parse_pipeline(file: Path, data: bytes) -> Mapping[str, Any]:
+    """The same for content that was read already."""
     try:
         content = read_toml(data)
     except ValueError as error:
         raise BadValue("pipeline file", file.name, f"cannot be read: {error}") from error
     text = data.decode()
     _check_names(file, text, content, ("dataset", "job"))
-    for noun, keys in (("dataset", (*pipeline_keys.DATASET, *pipeline_keys.IN_THE_FILE)), ("job", pipeline_keys.JOB)):
+    for noun, keys in (
+        ("dataset", (*pipeline_keys.DATASET, *pipeline_keys.IN_THE_FILE)),
+        ("job", (*pipeline_keys.JOB, *pipeline_keys.JOB_IN_THE_FILE)),
+    ):
         known = tuple(key.name for key in keys)
         for name, body in _table(file, text, content, noun).items():
             _check_names(file, text, _table(file, text, content[noun], name), known, f"of {noun} {name} ")
@@ -156,6 +170,8 @@ def read_pipeline(file: Path) -> Mapping[str, Any]:
                 _check_maps(file, text, name, body)
             if "expect" in body:
                 _check_expect(file, text, name, body["expect"])
+            if noun == "job":
+                _check_command(file, text, name, body)
     watches_in(file, content)
     return content
 
@@ -185,6 +201,15 @@ def _check_expect(file: Path, text: str, dataset: str, document: object) -> None
         line = _line_within(text, ("dataset", dataset, "expect"), key)
         why = f"of dataset {dataset} in {file.name}, line {line}, {error.why}"
         raise BadValue(error.what, error.value, why) from error
+
+
+def _check_command(file: Path, text: str, job: str, body: Mapping[str, Any]) -> None:
+    """Refuse a command of this file with its line."""
+    try:
+        parse_command(job, body)
+    except BadValue as error:
+        line = _line_within(text, ("job", job), error.what)
+        raise BadValue(error.what, error.value, f"of job {job} in {file.name}, line {line}, {error.why}") from error
 
 
 def _line_within(text: str, table: Sequence[str], name: str) -> int:

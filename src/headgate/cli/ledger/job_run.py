@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -17,10 +18,11 @@ from headgate.cli.processes.stopping import Stops, signal_name
 from headgate.cli.processes.user_command import GRACE, PASS_API_TOKEN, RunCommand, open_processes, user_command
 from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.failures import CANNOT_WRITE, FAILED, NOTHING_TO_DO
-from headgate.cli.terminal.options import common, number_option
+from headgate.cli.terminal.options import common, number_option, together
 from headgate.cli.terminal.values import DURATION
 from headgate.core.errors import BadValue, ClaimLost, ClaimRefused, HeadgateError, Unavailable
 from headgate.core.ledger.model import StopExit
+from headgate.core.values.durations import in_words
 from headgate.service.leases.clock import steady
 
 if TYPE_CHECKING:
@@ -33,24 +35,85 @@ if TYPE_CHECKING:
 
 #: Attempts of a chunk that a loop makes without a pause, and the longest pause after later ones (seconds).
 PROMPT_ATTEMPTS, LONGEST_PAUSE = 4, 60.0
+#: What running a chunk imports when it is first needed.
+CHUNK_MODULES = (
+    "ctypes", "encodings.ascii", "shlex", "tempfile", "headgate.cli.ledger.run_log",
+    "headgate.cli.processes.environment",
+    "headgate.cli.processes.pair", "headgate.cli.processes.running", "headgate.core.values.variables",
+    "headgate.service.checks", "headgate.service.leases.renewal", "headgate.service.secrets.keyring",
+)  # fmt: skip
+#: Exit code when the command ran for too long, as of timeout(1).
+TIMED_OUT = 124
 #: Pause before a report is repeated to a store that does not answer.
 RETRY_SECONDS = 0.5
+
+
+#: Options of commands that run a user's command on chunks.
+RUN_OPTIONS = together(
+    click.option(
+        "--lease", type=DURATION, default=60, help="Time until a claim expires after this process died (default: 60s)."
+    ),
+    GRACE,
+    click.option(
+        "--secrets-in-env", is_flag=True, help="Pass secrets as variables too, which other users may see; see above."
+    ),
+    PASS_API_TOKEN,
+)
+
+
+class RunEnd(NamedTuple):
+    """How the work on a chunk ended."""
+
+    code: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRun:
+    """What is run on chunks of a job, and how."""
+
+    job: str
+    command: Sequence[str]
+    lease: float = 60.0
+    grace: float | None = None
+    worker: str | None = None
+    secrets_in_env: bool = False
+    pass_api_token: bool = False
+    #: Seconds that the command may run on a chunk.
+    timeout: float | None = None
+    #: The working folder of the command; None: ours.
+    runs_in: Path | None = None
+    #: Variables for the command, beside those of the job's definition.
+    variables: Mapping[str, str] = field(default_factory=dict)
+    #: A file with the job's key; empty: the key of the settings.
+    key_file: str = ""
+    #: Whether what the command writes is only kept, and not passed on.
+    silent: bool = False
+    #: Whether a command that was asked to stop is killed after the grace.
+    hurries: bool = False
+
+    def read_key(self) -> str | None:
+        """The job's key; None: that of the settings."""
+        if not self.key_file:
+            return None
+        from headgate.service.secrets.keyring import read_private
+
+        return read_private(f"key_file of job {self.job}", self.key_file).strip()
 
 
 @click.command("run", cls=RunCommand, short_help="Run a command on the next chunk, or on every available one.")
 @next_or_named
 @click.option("--loop", is_flag=True, help="Continue until there is nothing left to do.")
-@number_option("--workers", 1000, 1, "Number of chunks at a time; needs --loop.")
 @click.option(
-    "--lease", type=DURATION, default=60, help="Time until a claim expires after this process died (default: 60s)."
+    "--until-done", is_flag=True, help="Continue until every chunk is finished, also those that others work on."
 )
-@GRACE
-@click.option(
-    "--secrets-in-env", is_flag=True, help="Pass secrets as variables too, which other users may see; see above."
-)
-@PASS_API_TOKEN
+@number_option("--workers", 1000, 1, "Number of chunks at a time; needs --loop or --until-done.")
+@RUN_OPTIONS
+@click.option("--timeout", type=DURATION, help="Longest time for CMD on a chunk; then it has failed.")
 @common
-def run(console: Console, /, job_name: str, dataid: str | None, *, loop: bool, workers: int, **how: Any) -> int:
+def run(
+    console: Console, /, job_name: str, dataid: str | None, *, loop: bool, until_done: bool, workers: int, **how: Any
+) -> int:
     """Claim the next available chunk of JOB, run CMD on it, and report the outcome.
 
     Exit code 0 of CMD is a success, any other a failure. CMD runs without a shell; signals are passed on to it. Its
@@ -75,9 +138,12 @@ def run(console: Console, /, job_name: str, dataid: str | None, *, loop: bool, w
     CMD's exit code: no attempt is used up, and the chunk is claimed again before all others. `stop_exit = "trust"` in
     the job lets the exit code count. Until the report is stored, further signals are held.
 
-    The exit code is that of CMD, 128 + the signal's number if the chunk was interrupted, 3 if there is nothing to do,
-    76 if the claim was lost and CMD was stopped. With --loop it is 0 if all chunks succeeded or there was nothing to
-    do, 1 if one failed.
+    --until-done waits for chunks that other workers have claimed or that wait for a retry, and takes over what they
+    drop. `headgate work` runs all jobs of a pipeline file in this way.
+
+    The exit code is that of CMD, 124 if it was stopped by --timeout, 128 + the signal's number if the chunk was
+    interrupted, 3 if there is nothing to do, 76 if the claim was lost and CMD was stopped. With --loop or --until-done
+    it is 0 if all chunks succeeded in the end or there was nothing to do, 1 if one failed.
 
     \b
     Examples:
@@ -85,69 +151,89 @@ def run(console: Console, /, job_name: str, dataid: str | None, *, loop: bool, w
       headgate job run clean --loop --workers 4 -- ./clean.sh
     """
     command = user_command()
-    if loop and dataid is not None:
-        raise click.UsageError("--loop claims the next chunks; leave out --dataid")
-    if workers > 1 and not loop:
-        raise click.UsageError("--workers needs --loop")
-    if loop:
-        from headgate.cli.ledger.job_loop import JobLoop
-
-        return JobLoop(
-            console, workers, lambda stops, tell: run_one(console, stops, job_name, None, command, tell=tell, **how)
-        ).work()
+    if (loop or until_done) and dataid is not None:
+        raise click.UsageError(f"{'--loop' if loop else '--until-done'} claims the next chunks; leave out --dataid")
+    if workers > 1 and not (loop or until_done):
+        raise click.UsageError("--workers needs --loop or --until-done")
+    chunk = ChunkRun(job_name, command, **how)
+    if loop or until_done:
+        return _loop(console, chunk, workers, until_done=until_done)
     with Stops() as stops:
-        return run_one(console, stops, job_name, dataid, command, **how)
+        return run_one(console, stops, chunk, dataid=dataid)
 
 
-def run_one(  # noqa: PLR0913 - each is an option of the command
-    console: Console,
-    stops: Stops,
-    job: str,
-    dataid: str | None,
-    command: Sequence[str],
-    *,
-    lease: float,
-    grace: float | None,
-    worker: str | None,
-    secrets_in_env: bool = False,
-    pass_api_token: bool = False,
-    tell: Tell | None = None,
+def _loop(console: Console, chunk: ChunkRun, workers: int, *, until_done: bool) -> int:
+    from headgate.cli.ledger.job_loop import JobLoop, LoopJob, Until
+    from headgate.cli.ledger.lookout import Lookout
+    from headgate.cli.ledger.loop_progress import LoopProgress
+
+    import_early(console)
+    job = LoopJob(chunk.job, workers, lambda stops, tell: run_one(console, stops, chunk, tell=tell))
+    if not until_done:
+        return JobLoop(console, [job], LoopProgress(console)).work()
+    lookout = Lookout(console, [chunk.job], lambda _ledger: None)
+    return JobLoop(console, [job], LoopProgress(console), Until.DONE, lookout).work()
+
+
+def import_early(console: Console) -> None:
+    """Import what the child of each chunk needs, before the first is forked: each would import it by itself."""
+    import gc
+    from importlib import import_module
+
+    from headgate.store_opening import preload
+
+    for name in CHUNK_MODULES:
+        import_module(name)
+    preload(console.settings)
+    gc.collect()
+    gc.freeze()  # What was imported stays: a child that collects would copy it.
+
+
+def run_one(
+    console: Console, stops: Stops, chunk: ChunkRun, *, dataid: str | None = None, tell: Tell | None = None
 ) -> int:
-    """Run one chunk from claim to report. Returns the exit code; `tell` gets the message for a loop."""
+    """Run one chunk from claim to report. Returns the exit code; `tell` gets what a loop wants to know."""
     from headgate.cli.ledger.run_log import RunLog
     from headgate.cli.processes.environment import withheld
     from headgate.cli.processes.running import Following, StopLimits
     from headgate.service.checks import check_positive_lease
     from headgate.service.leases.renewal import ClaimHold
 
-    check_positive_lease(lease)
-    limits = StopLimits.of(lease, grace)
+    limits = StopLimits.of(check_positive_lease(chunk.lease), chunk.grace)
     with (
         private_folder(console) as folder,
-        open_processes(console, command, folder, listen=console.settings.log_keep > 0) as processes,
+        open_processes(
+            console, chunk.command, folder, listen=console.settings.log_keep > 0, silent=chunk.silent,
+            runs_in=chunk.runs_in,
+        ) as processes,
         console.gate() as gate,
-    ):
+    ):  # fmt: skip
         stops.hold()
         sent = steady()
-        claim = claim_chunk(gate.ledger, job, dataid, worker=worker, lease=lease)
+        claim = claim_chunk(
+            gate.ledger, chunk.job, dataid, worker=chunk.worker, lease=chunk.lease, key=chunk.read_key()
+        )
         if claim is None:
-            (tell.idle if tell else console.say)(nothing_to_do(console, gate.ledger, job))
+            (tell.why if tell else console.say)(nothing_to_do(console, gate.ledger, chunk.job))
             return NOTHING_TO_DO
         console.claimed = True
+        if tell:
+            tell.claimed(claim.dataid)
         _check_variables(console, gate.ledger, claim)
-        following = Following(processes, limits)
+        following = Following(processes, limits, chunk.timeout, hurries=chunk.hurries)
         hold = ClaimHold(gate.ledger.heartbeat, claim, sent, on_lost=following.look)
         told = {
-            **withheld(pass_api_token=pass_api_token),
-            **environment(claim),
-            **(secret_variables(claim) if secrets_in_env else {}),
+            **withheld(pass_api_token=chunk.pass_api_token),
+            **environment(claim, chunk.variables),
+            **(secret_variables(claim) if chunk.secrets_in_env else {}),
             **console.store_variables(),
         }
         log = RunLog(processes, gate.ledger, claim, console.settings)
-        code = _work(console, gate.ledger, hold, following, stops, folder, told, log)
+        end = _work(console, gate.ledger, hold, following, stops, folder, told, log)
         if tell:
-            _end_round(tell, gate.ledger, stops, pause_after(claim.attempt) if code else 0, job)
-        return code
+            tell.why(end.why)
+            _end_round(tell, gate.ledger, stops, pause_after(claim.attempt) if end.code else 0, chunk.job)
+        return end.code
 
 
 def _end_round(tell: Tell, ledger: Ledger, stops: Stops, pause: float, job: str) -> None:
@@ -172,7 +258,7 @@ def _work(
     folder: Path,
     told: Mapping[str, str | None],
     log: RunLog,
-) -> int:
+) -> RunEnd:
     claim = hold.claim
     hold.start()
     log.start()
@@ -196,52 +282,64 @@ def _work(
         stops.deliver = None
     log.end()
     hold.stop()
+    return _reported(console, ledger, hold, following, code, log, listed)
+
+
+def _reported(
+    console: Console, ledger: Ledger, hold: ClaimHold, following: Following, code: int, log: RunLog,
+    listed: ListedOutputs,
+) -> RunEnd:  # fmt: skip
+    """The command has ended: report what came of it."""
+    claim = hold.claim
     if following.left_something:
         console.say("headgate: stopped processes that the command had left running")
     if following.lost is not None:
         _end_lost(ledger, claim, following)
+    if following.timed_out:
+        return _failed(ledger, hold, TIMED_OUT, f"timed out after {in_words(following.timeout)}")
     if following.stopped_by and claim.stop_exit is not StopExit.TRUST:
         return _interrupted(console, ledger, hold, following.stopped_by, _ended(code))
-    return _ended_by_itself(console, ledger, hold, code, log, listed)
+    if why := _failure(code, log):
+        return _failed(ledger, hold, code or CANNOT_WRITE, why)
+    return _succeeded(console, ledger, hold, listed)
 
 
-def _ended_by_itself(
-    console: Console, ledger: Ledger, hold: ClaimHold, code: int, log: RunLog, listed: ListedOutputs
-) -> int:
-    """The command has ended: its exit code decides, whether all of its output was written, and what it listed."""
-    claim, why = hold.claim, _failure(code, log)
-    if why:
-        _report(hold, lambda: ledger.fail(claim, why))
-        return code or CANNOT_WRITE
-    fault = listed.fault
+def _succeeded(console: Console, ledger: Ledger, hold: ClaimHold, listed: ListedOutputs) -> RunEnd:
+    """The command has done its work: what it listed decides."""
+    claim, fault = hold.claim, listed.fault
     if not fault:
         try:
             _report(hold, lambda: ledger.success(claim, outputs=listed.outputs))
         except (BadValue, ClaimRefused) as error:
             fault = str(error)
         else:
-            return 0
-    _report(hold, lambda: ledger.fail(claim, fault))
+            return RunEnd(0)
     console.say(f"headgate: {claim.job} {claim.dataid}: {fault}")
-    return FAILED
+    return _failed(ledger, hold, FAILED, fault)
 
 
-def _interrupted(console: Console, ledger: Ledger, hold: ClaimHold, number: int, how: str) -> int:
+def _failed(ledger: Ledger, hold: ClaimHold, code: int, why: str) -> RunEnd:
+    """The command failed, ran for too long, or some of its output could not be written."""
+    _report(hold, lambda: ledger.fail(hold.claim, why))
+    return RunEnd(code, why)
+
+
+def _interrupted(console: Console, ledger: Ledger, hold: ClaimHold, number: int, how: str) -> RunEnd:
     """The worker was asked to stop before the command ended: no attempt is used up."""
     claim, why = hold.claim, f"interrupted by {signal_name(number)} ({how})"
     _report(hold, lambda: ledger.interrupt(claim, why))
     console.interrupted = True
     console.say(f"headgate: {claim.job} {claim.dataid}: {why}; no attempt was used up")
-    return 128 + number
+    return RunEnd(128 + number, why)
 
 
-def _could_not_start(console: Console, ledger: Ledger, claim: Claim, error: OSError) -> int:
+def _could_not_start(console: Console, ledger: Ledger, claim: Claim, error: OSError) -> RunEnd:
     from headgate.cli.terminal.failures import complain
 
     why = f"the claim file cannot be written: {error.strerror or error}"
     ledger.fail(claim, why)
     complain(console, "cannot-write", why)
-    return CANNOT_WRITE
+    return RunEnd(CANNOT_WRITE, why)
 
 
 def _end_lost(ledger: Ledger, claim: Claim, following: Following) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headgate.core.ledger.model import Claim
     from headgate.service.ledger.use_cases import Ledger
 
+WORKER = click.option("--worker", help="Name of the worker (default: host and process id).")
 #: The job, and the options of commands that claim one of its chunks.
 next_or_named = together(
     JOB_NAME,
@@ -23,17 +24,19 @@ next_or_named = together(
         help="Chunk to claim; refused with the reason if it is not available (default: the next one).",
     ),
     EXACT,
-    click.option("--worker", help="Name of the worker (default: host and process id)."),
+    WORKER,
 )  # fmt: skip
 #: Running claims that are looked at, and named.
 MOST_LOOKS, MOST_NAMED = 1000, 3
 
 
-def claim_chunk(ledger: Ledger, job: str, dataid: str | None, *, worker: str | None, lease: float) -> Claim | None:
-    """Claim that chunk, or the next one. None: there is nothing to do."""
+def claim_chunk(
+    ledger: Ledger, job: str, dataid: str | None, *, worker: str | None, lease: float, key: str | None = None
+) -> Claim | None:
+    """Claim that chunk, or the next one. None: there is nothing to do. `key`: the job's (default: the settings')."""
     if dataid is not None:
-        return ledger.claim(job, dataid, worker=worker, lease=lease)
-    return ledger.find_next(job, worker=worker, lease=lease)
+        return ledger.claim(job, dataid, worker=worker, lease=lease, key=key)
+    return ledger.find_next(job, worker=worker, lease=lease, key=key)
 
 
 def nothing_to_do(console: Console, ledger: Ledger, job: str) -> str:

@@ -23,10 +23,11 @@ Listener = Callable[[bytes], None]
 class Channel:
     """One output of a command. Made before the fork; our end of it is read by a thread of its own."""
 
-    def __init__(self, number: int) -> None:
-        """`number`: the descriptor of the output, 1 or 2, here and in the command."""
+    def __init__(self, number: int, *, silent: bool = False) -> None:
+        """`number`: the descriptor of the output, 1 or 2, here and in the command. `silent`: it is not passed on."""
         self._number = number
-        self._is_terminal = os.isatty(number)
+        self._silent = silent
+        self._is_terminal = not silent and os.isatty(number)
         self._ours, self._theirs = os.openpty() if self._is_terminal else os.pipe()
         self._wakes, self._wake = os.pipe()
         self._size: tuple[int, int] | None = None
@@ -101,7 +102,7 @@ class Channel:
     def _pass_on(self, data: bytes) -> bool:
         if self._is_terminal:
             self._copy_size()
-        rest = memoryview(data)
+        rest = memoryview(b"" if self._silent else data)
         while rest:
             try:
                 rest = rest[os.write(self._number, rest) :]
@@ -121,9 +122,12 @@ class Channel:
                 _set_size(self._ours, size.lines, size.columns)
 
 
-def open_channels() -> dict[int, Channel]:
-    """A channel for stdout and for stderr, by descriptor; an output that is closed here stays closed."""
-    return {number: Channel(number) for number in (1, 2) if _is_open(number)}
+def open_channels(*, silent: bool = False) -> dict[int, Channel]:
+    """A channel for stdout and for stderr, by descriptor; an output that is closed here stays closed.
+
+    `silent`: what the command writes is listened to, and not passed on.
+    """
+    return {number: Channel(number, silent=silent) for number in (1, 2) if silent or _is_open(number)}
 
 
 def _is_open(number: int) -> bool:

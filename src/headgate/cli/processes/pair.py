@@ -40,16 +40,19 @@ class CannotRun(Exception):
 class Processes:
     """The command, waiting for its start, and its guardian."""
 
-    def __init__(self, command: Sequence[str], folder: Path | None = None, *, listen: bool = False) -> None:
-        """`folder`: what is in it goes with the command, also when we are killed.
+    def __init__(
+        self, command: Sequence[str], folder: Path | None = None, *, listen: bool = False, silent: bool = False,
+        runs_in: Path | None = None,
+    ) -> None:  # fmt: skip
+        """`folder`: what is in it goes with the command, also when we are killed. `runs_in`: its working folder.
 
-        `listen`: its outputs come to us and are passed on, and `listeners` hears what it writes.
+        `listen`: its outputs come to us and are passed on, unless `silent`, and `listeners` hears what it writes.
         """
-        check_command(command[0])
+        check_command(command[0], runs_in)
         parent = os.getpid()
         self._ended = False
         start, self._start = os.pipe()
-        self._channels = open_channels() if listen else {}
+        self._channels = open_channels(silent=silent) if listen else {}
         #: Receivers of what the command writes, by descriptor. Set before the start.
         self.listeners: Mapping[int, Listener] = {}
         #: The command's process; also the number of its session and group.
@@ -58,7 +61,7 @@ class Processes:
             os.close(self._start)
             for channel in self._channels.values():
                 channel.become()
-            _become(command, start, parent)
+            _become(command, start, parent, runs_in)
         os.close(start)
         for channel in self._channels.values():
             channel.close_theirs()
@@ -129,11 +132,15 @@ def _ignore(_data: bytes) -> None:
     """Ignore it."""
 
 
-def check_command(name: str) -> None:
-    """Raise CannotRun at once, before waiting for a lock."""
+def check_command(name: str, runs_in: Path | None = None) -> None:
+    """Raise CannotRun at once, before waiting for a lock. `runs_in`: the folder that it is run in."""
     places = [""] if "/" in name else os.get_exec_path()
     # A place that cannot be looked into has no commands for us; Path.exists would raise.
-    found = [path for place in places if name and os.path.exists(path := Path(place, name))]  # noqa: PTH110
+    found = [
+        path
+        for place in places
+        if name and os.path.exists(path := Path(runs_in or "", place, name))  # noqa: PTH110
+    ]
     if not found:
         raise CannotRun(name, "command not found", NOT_FOUND)
     if not any(path.is_file() and os.access(path, os.X_OK) for path in found):
@@ -145,7 +152,7 @@ def adopt_orphans() -> None:
     _prctl(SET_CHILD_SUBREAPER, 1)
 
 
-def _become(command: Sequence[str], start: int, parent: int) -> NoReturn:
+def _become(command: Sequence[str], start: int, parent: int, runs_in: Path | None) -> NoReturn:
     """Wait for the start message, then become the command."""
     try:
         os.setsid()
@@ -161,6 +168,8 @@ def _become(command: Sequence[str], start: int, parent: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         told = {**os.environ, **json.loads(word)}
         variables = {name: value for name, value in told.items() if value is not None}
+        if runs_in is not None:
+            os.chdir(runs_in)
         os.execvpe(command[0], list(command), variables)  # noqa: S606 - no shell, on purpose
     except FileNotFoundError:
         _complain(f"{command[0]}: command not found", NOT_FOUND)

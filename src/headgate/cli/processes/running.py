@@ -28,6 +28,8 @@ LOOK_SECONDS, ENDING_SECONDS = 1.0, 0.02
 FLUSH_SECONDS = 2.0
 #: Longest wait for a killed group (a dead network file system may keep it).
 KILL_SECONDS = 1.0
+#: Two stop signals within this time are one request.
+SAME_REQUEST_SECONDS = 0.5
 #: A stop of everything on a machine (scancel, a service manager) may reach the command before it reaches us. So we
 #: listen on for this part of the command's time, at most so long; and longer when a stop signal ended the command.
 SETTLE_PART, SETTLE_SECONDS, SETTLE_SIGNALLED_SECONDS = 0.05, 0.25, 1.0
@@ -73,9 +75,18 @@ class Followed(Protocol):
 class Following:
     """One command, from its start to the end of everything in its group."""
 
-    def __init__(self, processes: Followed, limits: StopLimits) -> None:
+    def __init__(
+        self, processes: Followed, limits: StopLimits, timeout: float | None = None, *, hurries: bool = False
+    ) -> None:
+        """`timeout`: the seconds that the command may run. `hurries`: one that was asked to stop is killed after the
+        grace, or at a second request.
+        """
         self._processes = processes
         self._limits = limits
+        #: Seconds that the command may run.
+        self.timeout = math.inf if timeout is None else timeout
+        self._hurries = hurries
+        self._asked = math.inf
         self._alarm, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._code: int | None = None
         self._kill_at = math.inf
@@ -85,6 +96,8 @@ class Following:
         self.lost: Lost | None = None
         #: Whether the command left something running that had to be ended.
         self.left_something = False
+        #: Whether it ran for longer than it may, and was ended.
+        self.timed_out = False
         #: The first stop signal that arrived before the command's outcome was decided; 0: none.
         self.stopped_by = 0
         self._settled = False
@@ -97,8 +110,18 @@ class Following:
     def hear(self, number: int) -> None:
         """Pass a signal on to the command, and remember the first one that asks it to stop."""
         if number in STOP_SIGNALS and not self._settled:
-            self.stopped_by = self.stopped_by or number
+            if not self.timed_out:  # Then it has failed already.
+                self.stopped_by = self.stopped_by or number
+            if self._hurries:
+                self._hurry()
         self._processes.send(number)
+
+    def _hurry(self) -> None:
+        """It has the grace to end. A terminal's signal may come twice, from the terminal and passed on."""
+        again = steady() > self._asked + SAME_REQUEST_SECONDS
+        self._asked = min(self._asked, steady())
+        self._kill_at = min(self._kill_at, steady() if again else steady() + self._limits.grace)
+        self.look()
 
     def until_end(
         self, holds: Sequence[KeptAlive], environment: Mapping[str, str | None], *, signals: bool = True,
@@ -110,20 +133,25 @@ class Following:
         longer than the command runs.
         """
         begun = steady()
+        times_out = begun + self.timeout
         self._limits = self._limits.within(min(hold.lease or math.inf for hold in holds))
         with self._signals(holds) if signals else nullcontext():
             # Set before the command runs: we may be stopped at any moment after that.
             self._processes.start(environment, _deadline(holds) - self._limits.reserve / 2)
             while not self._over():
                 self._look_at_locks(holds)
+                if steady() >= times_out:
+                    self._time_out()
                 if steady() >= self._kill_at:
                     self._processes.send(signal.SIGKILL)
-                self._sleep(_deadline(holds))
+                self._sleep(min(_deadline(holds), times_out + self._limits.grace + self._limits.reserve))
             if settle:
                 self._settle(steady() - begun)
             self._settled = True
         code = self._code or 0
-        if code == -signal.SIGKILL and steady() >= self._guardian_kills_at and self.lost is None:
+        killed_in_time = self.timed_out or (self._hurries and self.stopped_by)
+        killed = code == -signal.SIGKILL and steady() >= self._guardian_kills_at
+        if killed and not killed_in_time and self.lost is None:
             self.lost = holds[0].loss("it could not be renewed in time")
         return code if code >= 0 else 128 - code
 
@@ -131,6 +159,11 @@ class Following:
         """Close the pipe of the alarm."""
         os.close(self._alarm)
         os.close(self._ring)
+
+    def _time_out(self) -> None:
+        if not self.timed_out and not self.stopped_by and self.lost is None and self._code is None:
+            self.timed_out = True
+            self._end_by(steady() + self._limits.grace)
 
     def _settle(self, lasted: float) -> None:
         """Wait a moment for a stop signal that the command got before we did."""

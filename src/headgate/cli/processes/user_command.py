@@ -47,14 +47,15 @@ def user_command() -> list[str]:
 
 
 def open_processes(
-    console: Console, command: Sequence[str], folder: Path | None = None, *, listen: bool = False
-) -> Processes:
+    console: Console, command: Sequence[str], folder: Path | None = None, *, listen: bool = False, silent: bool = False,
+    runs_in: Path | None = None,
+) -> Processes:  # fmt: skip
     """Return the command, which waits for its start. Exits with the code that shells use if it cannot be run."""
     from headgate.cli.processes.pair import CannotRun, Processes
     from headgate.cli.terminal.failures import complain
 
     try:
-        return Processes(command, folder, listen=listen)
+        return Processes(command, folder, listen=listen, silent=silent, runs_in=runs_in)
     except CannotRun as error:
         complain(console, "cannot-run", str(error))
         raise click.exceptions.Exit(error.exit_code) from None

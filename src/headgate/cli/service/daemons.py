@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headgate.cli.service.work_process import WorkPath, WorkProcess
 from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import common, number_option, together
 from headgate.cli.terminal.values import DURATION
@@ -61,6 +62,13 @@ daemon_options = together(
         type=WatchFile(),
         metavar="PIPELINE.toml",
         help="Publish files as they arrive, as the file says; see `headgate watch`.",
+    ),
+    click.option(
+        "--work",
+        "work_file",
+        type=WorkPath(),
+        metavar="PIPELINE.toml",
+        help="Run the jobs of the file with their commands; see `headgate work`.",
     ),
     click.option(
         "--interval", type=DURATION, default=5, help="Pause between two rounds of the other daemons (default: 5s)."
@@ -152,13 +160,19 @@ def run_daemons(
     steps = [step_of(post.noun, post.state) for post in posts] + list(wanted.rounds)
     consumer = Consumers(gate.queue, posts, pace, orders.stop)
     watchers = file_watchers(gate, how["watches"] or ())
+    works = [WorkProcess(console, how["work_file"], how["lease"], how["grace"])] if how["work_file"] else []
     signed_on = sign_on(gate.queue.presence, steps)
     consumer.start()
     try:
-        run_together([*rounds, *beside, *(each.rounds for each in watchers), signed_on], orders.stop)
+        run_together(
+            [*rounds, *beside, *(each.rounds for each in watchers), *(each.rounds for each in works), signed_on],
+            orders.stop,
+        )
     finally:
         for each in watchers:
             each.stop()
+        for process in works:
+            process.stop(orders.hurry)
         sign_off(gate.queue.presence)
         if posts:
             consumer.stop(orders.hurry)

@@ -45,6 +45,8 @@ class Console:
     typed: Callable[..., str] | None = None
     #: Whether a chunk was claimed: an exit code may then be the command's own.
     claimed: bool = False
+    #: Gets what went wrong in place of stderr.
+    on_error: Callable[[str], None] | None = None
     #: Whether the worker was asked to stop before its command ended, and reported that.
     interrupted: bool = False
 

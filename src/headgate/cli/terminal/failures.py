@@ -60,7 +60,9 @@ def exit_code(error: HeadgateError) -> int:
 
 def report(error: HeadgateError, console: Console) -> int:
     """Print an error on stderr, and return the exit code."""
-    if console.as_json:
+    if console.on_error is not None:
+        console.on_error(str(error))
+    elif console.as_json:
         write_json(document(error, console))
     else:
         _say(text(error, console))
@@ -69,7 +71,9 @@ def report(error: HeadgateError, console: Console) -> int:
 
 def complain(console: Console, kind: str, detail: str) -> None:
     """Print a failure that is not one of Headgate's own errors."""
-    if console.as_json:
+    if console.on_error is not None:
+        console.on_error(detail)
+    elif console.as_json:
         write_json({"error": kind, "detail": detail})
     else:
         _say(detail)

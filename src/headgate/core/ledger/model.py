@@ -26,6 +26,8 @@ HOLD_EVENT, UNHOLD_EVENT = "hold", "unhold"
 CLOSE_EVENT, REOPEN_EVENT = "close", "reopen"
 #: Of a chunk that was made by fan-out: the newest attempt lists it, or no longer.
 LIST_EVENT, UNLIST_EVENT = "list", "unlist"
+#: Of a job: another file says what it runs.
+COMMANDS_EVENT = "commands"
 #: Of a data id of a job with mapped inputs: whether more may arrive for it.
 OPEN, CLOSED = "open", "closed"
 #: What runs or is done: nobody has to do anything about it.

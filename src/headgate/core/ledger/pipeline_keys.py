@@ -267,6 +267,31 @@ JOB = (
     ),
 )
 
+#: Of a job: what the file says to `headgate work`, and to nobody else.
+JOB_IN_THE_FILE = (
+    Key(
+        "command",
+        "text or list of texts",
+        "",
+        "What `headgate work -f FILE` runs on each chunk, in the folder of the file. A text is a line for `/bin/sh`; a "
+        "list of words is run without a shell. The chunk is in its [environment](../explanation/environment.md).",
+    ),
+    Key("workers", "number", "1", "How many chunks of the job one `headgate work` runs at a time."),
+    Key(
+        "timeout",
+        "seconds or text",
+        "",
+        "How long the command may run on a chunk, such as `2h`. It is then stopped, and the chunk has failed.",
+    ),
+    Key(
+        "key_file",
+        "text",
+        "",
+        "A file with the job's key, which opens the secrets of its datasets; only its owner may be able to read it. "
+        "Without it: the key of the setting `job_key`.",
+    ),
+)
+
 MAP = (
     Key(
         "kind",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.
 DEFAULT_LEASE = 60.0
+#: A SHA-256.
+DIGEST = re.compile("[0-9a-f]{64}")
 #: Data ids that are published in one transaction.
 PUBLISH_BATCH = 5000
 
@@ -223,6 +226,13 @@ class Ledger(LedgerReader, SelectedChunks):
             return None if claim is None else self._with_secrets(_taken(claim), opened, key)
 
         return Looking(look, partial(self._store.listen, job))
+
+    def looking_for_work(self, job: str) -> Looking[bool]:
+        """Wait in steps until a chunk of the job can be claimed, and claim none."""
+        return Looking(partial(self._has_work, check_name("job", job)), partial(self._store.listen, job))
+
+    def _has_work(self, job: str) -> bool | None:
+        return bool(self.plan(job).next) or None
 
     def claim(
         self, job: str, dataid: str, *, key: str | None = None, worker: str | None = None, lease: float = DEFAULT_LEASE,
@@ -420,6 +430,15 @@ class Ledger(LedgerReader, SelectedChunks):
     def unpause(self, job: str, *, by: str | None = None) -> Job:
         """Let a paused job claim chunks again."""
         return self._store.pause(check_name("job", job), "", actor(by))
+
+    def note_commands(self, job: str, digest: str, *, by: str | None = None) -> bool:
+        """Note which pipeline file says what the job runs. Returns whether that is another one than before.
+
+        :param digest: SHA-256 of the file, in hexadecimal.
+        """
+        if not DIGEST.fullmatch(str(digest)):
+            raise BadValue("digest", digest, "is not a SHA-256 in 64 hexadecimal digits")
+        return self._store.note_commands(check_name("job", job), digest, actor(by))
 
     def reap(self, *, limit: int = 1000, by: str | None = None) -> int:
         """Turn expired claims into errors, and return their number. Workers that need such a chunk do so as well.

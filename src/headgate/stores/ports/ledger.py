@@ -121,6 +121,9 @@ class LedgerStore(Protocol):
     def pause(self, job: str, reason: str, who: str) -> Job:
         """Pause the job for that reason: it claims no chunks. An empty reason resumes it."""
 
+    def note_commands(self, job: str, digest: str, who: str) -> bool:
+        """Note the SHA-256 of the file that says what the job runs. Returns whether it is another one. UnknownName."""
+
     def reap(self, who: str, limit: int = 1000) -> int:
         """RUNNING, but its lease has expired: ERROR, or HOLD. Returns how many chunks."""
 

@@ -182,6 +182,13 @@ job = Table(
         server_default=false(),
         comment="whether its claims have a read set",
     ),
+    Column(
+        "commands",
+        text(64),
+        nullable=False,
+        server_default="",
+        comment="SHA-256 of the pipeline file whose commands were run last; empty: none were",
+    ),
     Column("key_check", text(255), nullable=False, comment="proves a key without telling it; empty: it has none"),
     CheckConstraint(one_of("on_failure", tuple(OnFailure)), name="hg_job_on_failure"),
     Index("hg_job_name", "name", unique=True),

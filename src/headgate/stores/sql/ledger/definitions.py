@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.core.errors import Refused
-from headgate.core.ledger.model import FAN_OUT, Dataset, Defined, Job, Kind
+from headgate.core.ledger.model import COMMANDS_EVENT, FAN_OUT, Dataset, Defined, Job, Kind
 from headgate.core.ledger.pipeline import check_beside, differences, warnings_for
 from headgate.stores.sql.access.credential_statements import DROP_COPIES_OF, DROP_STRAY_COPIES, READ_HOLDERS
 from headgate.stores.sql.database.moments import to_micro
@@ -190,6 +190,23 @@ def pause(tx: Transaction, name: str, paused: str, who: str) -> Job:
     )  # fmt: skip
     stamp_definitions(tx)
     return shape_of(tx, name, share=False).job
+
+
+def note_commands(tx: Transaction, name: str, digest: str, who: str) -> bool:
+    """Another file says what a job runs. False: it is the same one."""
+    row = tx.one(sql.READ_COMMANDS, name=name)
+    if row is None:
+        shape_of(tx, name, share=False)  # It says what is missing.
+        return False
+    number, before = int(row[0]), str(row[1])
+    if before == digest:
+        return False
+    tx.run(sql.NOTE_COMMANDS, id=number, digest=digest)
+    tx.run(
+        sql.TELL_JOB, event=COMMANDS_EVENT, job=number, who=who, before="", after="",
+        reason=f"commands of the pipeline file with SHA-256 {digest}",
+    )  # fmt: skip
+    return True
 
 
 def _json(values: Mapping[str, Any]) -> str:

@@ -92,6 +92,10 @@ CHANGE_JOB = Statement(
               stop_exit = :stop_exit, recur = :recur, mapped = :mapped where id = :id""",
 )
 PAUSE_JOB = Statement("A job is paused, or goes on.", "update hg_job set paused = :paused where id = :id")
+READ_COMMANDS = Statement(
+    "Which file says what a job runs, held still.", "select id, commands from hg_job where name = :name {for_update}"
+)
+NOTE_COMMANDS = Statement("Another file says what a job runs.", "update hg_job set commands = :digest where id = :id")
 DROP_LINKS = Statement("What a job read and made is no longer so.", "delete from hg_job_dataset where job_id = :job")
 ADD_LINK = Statement(
     "A job reads or makes a dataset.",

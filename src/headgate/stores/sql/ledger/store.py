@@ -237,6 +237,9 @@ class SqlLedger:
     def pause(self, job: str, reason: str, who: str) -> Job:
         return self._news.write(lambda tx: definitions.pause(tx, job, reason, who), of_job(job))
 
+    def note_commands(self, job: str, digest: str, who: str) -> bool:
+        return self._database.write_through(lambda tx: definitions.note_commands(tx, job, digest, who))
+
     def reap(self, who: str, limit: int = 1000) -> int:
         from headgate.stores.sql.ledger.reaping import reap
 

@@ -1,0 +1,103 @@
+"""The pipeline file of `headgate work`: it says what is run, so nobody else may be able to change it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.cli.ledger.definitions import parse_pipeline
+from headgate.cli.ledger.lookout import makers_first
+from headgate.cli.processes.pair import CannotRun, check_command
+from headgate.core.errors import BadValue, UnknownName
+from headgate.core.ledger.commands import SHELL, JobCommand, parse_command
+from headgate.core.values.words import suggestion
+from headgate.store_search import distrust
+
+#: A first word that a shell takes as it is: the name of a command.
+PLAIN_WORD = re.compile(r"[A-Za-z0-9_./+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFile:
+    """What a pipeline file says to `headgate work`."""
+
+    #: The folder of the file, in which commands run.
+    folder: Path
+    #: SHA-256 of the file, in hexadecimal.
+    digest: str
+    #: The jobs that are run, makers before readers.
+    commands: tuple[JobCommand, ...]
+
+
+def read_work_file(path: Path, names: Sequence[str]) -> WorkFile:
+    """Read the commands of these jobs, or of all that have one. Refused if others can change the file."""
+    data = _trusted_content(path)
+    pipeline = parse_pipeline(path, data)
+    bodies = pipeline.get("job", {})
+    found = {name: parse_command(name, body) for name, body in bodies.items()}
+    commands = {name: each for name, each in found.items() if each is not None}
+    if not commands:
+        why = 'has no job with a command; write command = "./clean.sh" under [job.NAME]'
+        raise BadValue("pipeline file", path.name, why)
+    for name in names:
+        if name not in commands:
+            raise UnknownName("job with a command", name, f"In {path.name}: {suggestion(name, tuple(commands))}")
+    wanted = set(names or commands)
+    order = makers_first((name, body.get("inputs", ()), body.get("outputs", ())) for name, body in bodies.items())
+    return WorkFile(
+        path.resolve().parent,
+        hashlib.sha256(data).hexdigest(),
+        tuple(commands[name] for name in order if name in wanted),
+    )
+
+
+def check_commands(file: WorkFile) -> None:
+    """Raise CannotRun for the first command that is not there, before anything is claimed."""
+    for command in file.commands:
+        try:
+            _check(command, file.folder)
+        except CannotRun as error:
+            raise CannotRun(f"command of job {command.job}", str(error), error.exit_code) from None
+
+
+def _check(command: JobCommand, folder: Path) -> None:
+    check_command(command.words[0], folder)
+    if not command.text:
+        return
+    first = command.text.split()[0]
+    if not PLAIN_WORD.fullmatch(first):
+        return
+    try:
+        check_command(first, folder)
+    except CannotRun:
+        if "/" in first or not _is_of_the_shell(first):
+            raise
+
+
+def _is_of_the_shell(word: str) -> bool:
+    """Whether a shell knows the word by itself: cd, if, test, and so on."""
+    asked = [*SHELL, 'command -v -- "$1"', "sh", word]
+    return subprocess.run(asked, capture_output=True, check=False).returncode == 0  # noqa: S603 - a plain word
+
+
+def _trusted_content(path: Path) -> bytes:
+    """The content of a file that only its user, or root, can change."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            mode = os.fstat(descriptor).st_mode
+            why = distrust(path.absolute()) or distrust(path.resolve())
+            if not why and mode & stat.S_IWGRP:
+                why = "its group can write it"
+            if why:
+                todo = "what it says is run as you, so nobody else may be able to change it"
+                raise BadValue("pipeline file", str(path), f"is not used: {why}; {todo} (chmod go-w {path})")
+            return file.read()
+    except OSError as error:
+        raise BadValue("pipeline file", str(path), f"cannot be read: {error.strerror}") from error

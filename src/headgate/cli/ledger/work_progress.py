@@ -1,0 +1,222 @@
+"""How far `headgate work` is: a table of all jobs that is redrawn on a terminal, lines elsewhere, events as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headgate.cli.ledger.job_loop import AWAY, INTERRUPTED, WORKED, ChunkEnd
+from headgate.cli.terminal.output import aligned, say, shown, terminal_width
+from headgate.cli.terminal.progress import per_second
+from headgate.core.values.durations import in_words
+from headgate.core.values.plurals import plural
+from headgate.core.values.visible import visible_json
+from headgate.service.ledger.questions import LEFT_MOST
+
+if TYPE_CHECKING:
+    from headgate.cli.ledger.lookout import JobState
+    from headgate.cli.terminal.console import Console
+
+#: The table is drawn no more often than this, and lines are written no more often.
+DRAWN_SECONDS, TOLD_SECONDS = 0.2, 10.0
+#: A rate is that of the last minute.
+RATE_SECONDS = 60.0
+#: Failed chunks that are named at the end, at most.
+MOST_NAMED = 3
+#: Erases the lines of the table, above the cursor.
+UP, ERASE = "\x1b[{}A\r", "\x1b[J"
+HEADINGS = ("JOB", "DONE", "FAILED", "RUNNING", "LEFT", "RATE", "TIME LEFT")
+#: The word of an event for what ended how.
+OUTCOMES = {INTERRUPTED: "interrupted", AWAY: "unreported"}
+
+
+@dataclass
+class _JobFigures:
+    """What was done of one job here, and how much is left."""
+
+    begun: float
+    done: int = 0
+    failed: int = 0
+    interrupted: int = 0
+    running: int = 0
+    left: int | None = None
+    #: Chunks done since that was counted.
+    done_since: int = 0
+    paused: str = ""
+    #: When chunks ended, in the last minute.
+    ends: deque[float] = field(default_factory=deque)
+
+    @property
+    def rate(self) -> float:
+        now = time.monotonic()
+        while self.ends and self.ends[0] < now - RATE_SECONDS:
+            self.ends.popleft()
+        return len(self.ends) / max(min(now - self.begun, RATE_SECONDS), 0.001)
+
+    @property
+    def still_left(self) -> int | None:
+        return None if self.left is None else max(self.left - self.done_since, 0)
+
+    def time_left(self) -> str:
+        """When it is done at this rate; empty: nobody knows."""
+        left, rate = self.still_left, self.rate
+        return in_words(left / rate) if left and rate and left < LEFT_MOST else ""
+
+
+class WorkProgress:
+    """Progress of several jobs."""
+
+    #: What goes wrong in children is printed here: the table stays whole.
+    prints_errors = True
+    #: The lookout counts for all.
+    count_is_due = False
+
+    def __init__(self, console: Console, jobs: Sequence[str]) -> None:
+        self._console = console
+        now = time.monotonic()
+        self._jobs = {name: _JobFigures(now) for name in jobs}
+        self._drawn_lines = 0
+        self._written = now
+        self._changed = False
+        #: Chunks whose last attempt failed here.
+        self._failed: dict[tuple[str, str], None] = {}
+        self._has_table = sys.stderr.isatty() and not console.quiet and not console.as_json
+
+    # ---------------------------------------------------------------- what happens
+
+    def claimed(self, job: str) -> None:
+        """A chunk of the job runs."""
+        self._jobs[job].running += 1
+
+    def ended(self, end: ChunkEnd) -> None:
+        """A chunk is done, failed or interrupted."""
+        figures = self._jobs[end.job]
+        good = end.word == WORKED and not end.code
+        figures.running -= 1
+        figures.done += good
+        figures.done_since += good
+        figures.interrupted += end.word == INTERRUPTED
+        figures.failed += not good and end.word != INTERRUPTED
+        figures.ends.append(time.monotonic())
+        self._changed = True
+        self._failed.pop((end.job, end.dataid), None)
+        if end.word == WORKED and end.code:
+            self._failed[end.job, end.dataid] = None
+        outcome = "done" if good else OUTCOMES.get(end.word, "failed")
+        if self._console.as_json:
+            self._event(
+                event="chunk", job=end.job, dataid=end.dataid, outcome=outcome, exit_code=end.code, message=end.why
+            )
+        elif not good:
+            said = outcome if not end.why else end.why if end.word == INTERRUPTED else f"{outcome}: {end.why}"
+            self.note(f"{end.job} {end.dataid} {said}")
+
+    def states(self, states: Sequence[JobState]) -> None:
+        """What is left was counted."""
+        for state in states:
+            figures = self._jobs[state.job]
+            self._changed = self._changed or figures.still_left != state.left
+            figures.left, figures.done_since, figures.paused = state.left, 0, state.paused
+
+    def stopping(self, running: int) -> None:
+        """The loop was asked to stop while chunks run."""
+        if running and not self._console.quiet and not self._console.as_json:
+            self.note(f"headgate: stopping {plural(running, 'command')}; a second signal kills what does not end")
+
+    def note(self, text: str) -> None:
+        """Something that the user should know: a line above the table."""
+        if self._console.as_json:
+            self._event(event="note", message=text)
+            return
+        self._erase()
+        say(text)
+
+    # ---------------------------------------------------------------- drawing
+
+    def draw(self) -> None:
+        """Draw the table, or write lines, when it is time."""
+        now = time.monotonic()
+        if self._has_table:
+            if now >= self._written + DRAWN_SECONDS:
+                self._draw_table()
+        elif self._changed and now >= self._written + TOLD_SECONDS:
+            self._tell()
+
+    def close(self) -> None:
+        """The last figures."""
+        if self._has_table:
+            self._draw_table()
+        else:
+            self._tell()
+        if self._console.as_json:
+            self._event(event="end", jobs={name: _figures(each) for name, each in self._jobs.items()})
+        self._say_what_is_left()
+
+    def _say_what_is_left(self) -> None:
+        """What the user may want to do next."""
+        for name, each in self._jobs.items():
+            if each.paused:
+                self._console.say(f"{name} is paused: {each.paused}")
+        counted = all(each.left is not None for each in self._jobs.values())
+        if counted and not any(each.done or each.failed or each.interrupted for each in self._jobs.values()):
+            self._console.say(f"nothing to do for {', '.join(self._jobs)}")
+        for job, dataid in list(self._failed)[:MOST_NAMED]:
+            self._console.say(f"see what it wrote: {self._console.command('job', 'logs', job, dataid)}")
+
+    def _draw_table(self) -> None:
+        self._written = time.monotonic()
+        rows = [HEADINGS, *(_row(name, each) for name, each in self._jobs.items())]
+        width = terminal_width()
+        lines = [line[: width - 1] for line in aligned(rows).splitlines()]
+        self._erase()
+        sys.stderr.write(shown("\n".join(lines)) + "\n")
+        sys.stderr.flush()
+        self._drawn_lines = len(lines)
+
+    def _erase(self) -> None:
+        if self._drawn_lines:
+            sys.stderr.write(UP.format(self._drawn_lines) + ERASE)
+            self._drawn_lines = 0
+
+    def _tell(self) -> None:
+        if not self._changed:
+            return
+        self._changed, self._written = False, time.monotonic()
+        for name, each in self._jobs.items():
+            if each.done or each.failed or each.interrupted:
+                self._console.say(f"{name}: {_sentence(each)}")
+
+    def _event(self, **content: Any) -> None:
+        sys.stdout.write(visible_json(json.dumps(content, ensure_ascii=False)) + "\n")
+        sys.stdout.flush()
+
+
+def _left(figures: _JobFigures) -> str:
+    left = figures.still_left
+    return "" if left is None else f"{left:,}{'+' if figures.left == LEFT_MOST else ''}"
+
+
+def _row(name: str, figures: _JobFigures) -> tuple[str, ...]:
+    rate = per_second(figures.rate) if figures.ends else ""
+    counts = (f"{figures.done:,}", f"{figures.failed:,}", f"{figures.running:,}", _left(figures), rate)
+    return (name, *counts, "paused" if figures.paused else figures.time_left())
+
+
+def _sentence(figures: _JobFigures) -> str:
+    parts = [f"{figures.done:,} done", f"{figures.failed:,} failed"]
+    parts += [f"{figures.interrupted:,} interrupted"] if figures.interrupted else []
+    parts += [f"{_left(figures)} left"] if figures.left is not None else []
+    parts += [per_second(figures.rate)] if figures.ends else []
+    time_left = figures.time_left()
+    return ", ".join(parts) + (f", {time_left} to go" if time_left else "")
+
+
+def _figures(figures: _JobFigures) -> dict[str, int | None]:
+    return {
+        "done": figures.done, "failed": figures.failed, "interrupted": figures.interrupted, "left": figures.still_left,
+    }  # fmt: skip
