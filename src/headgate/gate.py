@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from headgate import wiring
+from headgate import private, wiring
 from headgate.core.errors import BadValue
 from headgate.core.values.redaction import remember
 from headgate.settings import Settings, load
@@ -181,7 +181,8 @@ class Gate:
 
     def expiring_tokens(self) -> Sequence[ApiToken]:
         """List API tokens that expire within the setting `token_warning` (of a service: within its own)."""
-        return wiring.expiring_tokens(self.settings, self._tokens)
+        within = self.settings.seconds("token_warning")
+        return [] if self._tokens is None else self._tokens.expiring(within)
 
     # ---------------------------------------------------------------- the store itself
 
@@ -248,7 +249,7 @@ class Gate:
     @property
     def store_group(self) -> int | None:
         """The group that a new store, work folder or storage root is shared with; None: they are private."""
-        return wiring.store_group(self.settings)
+        return private.find_group(self.settings["store_group"])
 
     def make_work_folder(self) -> Path:
         """Create the work folder if it is missing, shared with `store_group` or private; return it."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from headgate import private
 from headgate.core.errors import BadValue
 from headgate.settings import Settings
 from headgate.store_opening import store_options
@@ -14,7 +13,6 @@ from headgate.stores.store import Root, Store
 
 if TYPE_CHECKING:
     from headgate.client.service import RemoteService
-    from headgate.core.access.scopes import ApiToken
     from headgate.ingest.context import Context
     from headgate.ingest.profiles.folder import ProfilesFolder
     from headgate.service.access.sessions import BrowserSessions
@@ -127,11 +125,6 @@ def build_sessions(store: Store, tokens: Tokens) -> BrowserSessions:
     return BrowserSessions(needed(store.sessions, store, "browser sessions; name a SQL store in `url`"), tokens)
 
 
-def expiring_tokens(settings: Settings, tokens: Tokens | None) -> Sequence[ApiToken]:
-    """Return API tokens that expire within `token_warning`; of a service, within its own."""
-    return [] if tokens is None else tokens.expiring(settings.seconds("token_warning"))
-
-
 def build_context(
     settings: Settings, queue: Queue, locks: Locks, inventory: Inventory, service: RemoteService | None
 ) -> Context:
@@ -149,8 +142,3 @@ def own_folders(settings: Settings, service: RemoteService | None) -> Sequence[P
 
     storage = Path(settings["storage_root"]).absolute()
     return () if service else (work_folder(settings), storage, storage.with_name(f"{storage.name}.staging"))
-
-
-def store_group(settings: Settings) -> int | None:
-    """Return the group that a new store, work folder or storage root is shared with; None: they are private."""
-    return private.find_group(settings["store_group"])

@@ -22,7 +22,7 @@ MAPS: dict[str, dict[str, Any]] = {
     "smooth": {"kind": "window", "before": 1, "after": 1},
     "bundle": {"kind": "split", "format": "{group}.{item}", "job_format": "{group}", "need": FIVE},
 }
-#: Work takes at most so long; some of it longer than a lease, so that heartbeats matter.
+#: Work takes at most this many seconds; some of it longer than a lease, so that heartbeats matter.
 WORK_SECONDS = 0.006
 #: Of all chunks that are worked on: this many fail; of the successes, this many are reported twice.
 FAILING, REPEATED = 0.01, 0.05

@@ -111,8 +111,8 @@ def test_no_mode_state_or_event_is_typed_in_a_template_or_a_script() -> None:
     files = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
     assert {".html", ".js"} <= {path.suffix for path in files}
     found = {(path.name, word) for path in files for word in quoted_words(path.read_text("utf-8"), WORDS)}
-    # An event of the browser, and the delivery of a message.
-    assert found == {("live.js", "submit"), ("messages.html", "failed")}
+    # An event of the browser, the delivery of a message, and data that is expected.
+    assert found == {("live.js", "submit"), ("messages.html", "failed"), ("grid.html", "late")}
 
 
 def modes_in(tree: ast.AST) -> list[str]:

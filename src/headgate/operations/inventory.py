@@ -155,7 +155,7 @@ def messages(
     failed: Annotated[bool, About("Only messages that were tried but not delivered.")] = False,
     after: After = None, limit: Limit = USUAL,
 ) -> Page[Message]:  # fmt: skip
-    """List mails and callbacks: waiting, delivered or given up."""
+    """List mails and callbacks: waiting, delivered or abandoned."""
 
 
 @declared.post("/messages", "queue:work", repeat=KEY, answer="Whether it was new.", errors=(UnknownName,))

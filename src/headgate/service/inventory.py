@@ -227,7 +227,7 @@ class Inventory:
         return self._store.due(check_limit(limit))
 
     def settle(self, message: str, state: Delivery, problem: str = "", recipients: Sequence[Recipient] = ()) -> None:
-        """Record that a message was delivered, or given up."""
+        """Record that a message was delivered or abandoned."""
         self._store.settle(message, state, redact(problem), recipients)
 
     def delay(self, message: str, problem: str, seconds: float, recipients: Sequence[Recipient] = ()) -> None:

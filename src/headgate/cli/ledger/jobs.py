@@ -275,7 +275,7 @@ def set_status(console: Console, /, dataset: str, dataid: str, job_name: str, **
         console.say(f"headgate: note: Headgate does not know the status {change.after}: it blocks like HOLD{meant}")
 
 
-@job.command("close", short_help="Say that nothing else arrives for a data id of JOB.")
+@job.command("close", short_help="Declare a data id of JOB complete.")
 @TYPED_CHUNK
 @ANY_REASON
 @click.option("--reopen", is_flag=True, help="Undo it: more may arrive.")

@@ -394,7 +394,7 @@ class Ledger(LedgerReader, SelectedChunks):
     def close(
         self, job: str, dataid: str, *, reason: str = "", reopen: bool = False, by: str | None = None
     ) -> bool:  # fmt: skip
-        """Say that nothing else arrives for a data id of a job whose inputs have no calendar. Returns whether it was
+        """Declare a data id complete, for a job whose inputs have no calendar. Returns whether it was
         open.
 
         What arrives later is late, and is noted or causes a redo, as the mapping says.
