@@ -310,6 +310,37 @@ def test_a_file_whose_folder_may_not_be_searched_is_reported(
     assert watcher.problem == f"{inbox / 'a.csv'}: cannot be read: Permission denied"
 
 
+def test_the_pause_follows_the_look_and_not_what_was_published(
+    gate: Gate, make: Callable[..., FileWatcher], inbox: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = make(ready="whole", every=2)
+    find, land = FolderPlace.find, gate.watches.land
+
+    def find_slowly(place: FolderPlace, pause: Callable[[], None]) -> Found:
+        clock.now += 1.5
+        return find(place, pause)
+
+    def land_slowly(*given: Any) -> Any:
+        clock.now += 100
+        return land(*given)
+
+    monkeypatch.setattr(FolderPlace, "find", find_slowly)
+    monkeypatch.setattr(gate.watches, "land", land_slowly)
+    (inbox / "a.csv").write_text("x")
+    assert watcher.act() == 1, "it looks"
+    (inbox / "b.csv").write_text("x")
+    assert watcher.act() == 1, "publishing took longer than the pause"
+    clock.now -= 98.6  # From the beginning of the look to 2.9 seconds after it.
+    (inbox / "c.csv").write_text("x")
+    assert watcher.act() == 0
+    clock.now += 0.2
+    assert watcher.act() == 1, "the look took 1.5 seconds: twice as long is over"
+
+
+def test_a_watcher_is_asked_more_often_than_it_looks(make: Callable[..., FileWatcher]) -> None:
+    assert make(every=2).rounds.interval == 0.5, "so that a round that comes early delays no look by a whole one"
+
+
 def test_files_that_are_renamed_into_place_count_at_once_and_temporary_ones_never(
     make: Callable[..., FileWatcher], inbox: Path, clock: Clock
 ) -> None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from time import thread_time
 
 from headgate.core.errors import HeadgateError, ServiceUnavailable
 from headgate.core.ledger.watches.gathering import Gathered, Gatherer
@@ -27,8 +28,11 @@ from headgate.telemetry import event
 PORTION = 200
 #: A lease is renewed after this part of it.
 RENEWED_AFTER = 0.25
-#: The pause after a look is at least this many times as long as the look.
-REST = 10.0
+#: A pause lasts at least this many times the CPU time of the look before it, and this many times its length: a watcher
+#: takes a tenth of a core at most, and leaves a slow file server alone for most of the time.
+REST_OF_CPU, REST_OF_WAIT = 10.0, 2.0
+#: How often it is asked, in the time between two looks, whether it is time for one.
+ASKED = 4
 CHANGED = (Landing.NOTED, Landing.REDONE, Landing.IGNORED)
 
 
@@ -67,7 +71,7 @@ class FileWatcher:
     @property
     def rounds(self) -> Rounds:
         """What it does again and again."""
-        pause = min(self.watch.every, self._lease * RENEWED_AFTER)
+        pause = min(self.watch.every / ASKED, self._lease * RENEWED_AFTER)
         return Rounds(f"watch {self.watch.dataset}", self.act, pause, done_word="published")
 
     def act(self) -> int:
@@ -81,17 +85,18 @@ class FileWatcher:
         if self._token is None and not self._hold_turn():
             return 0
         problem, waiting, published, self.failure = "", 0, 0, None
-        self._looked = began = self._clock()
+        began, worked = self._clock(), thread_time()
+        self._looked = began
         try:
             found = self._place.find(self._keep_turn)
         except ServiceUnavailable as error:
             problem, self.failure = f"{error.service}: {error.why}", error
         else:
             gathered = self._gather(found.files)
+            self._rest(self._clock() - began, thread_time() - worked)
             self._unsettled = gathered.unsettled
             published, refused = self._land(gathered.ready)
             waiting, problem = gathered.waiting, found.problem or refused or _strange(gathered)
-        self._pause = max(self.watch.every, REST * (self._clock() - began))
         if problem != self.problem:
             event(
                 "watch.problem", logging.WARNING if problem else logging.INFO, dataset=self.watch.dataset, why=problem
@@ -100,6 +105,10 @@ class FileWatcher:
         self.waiting, self.problem = waiting, problem
         self._keep_turn(now=bool(news))
         return published
+
+    def _rest(self, took: float, worked: float) -> None:
+        """Pause according to the look. What was published since then is no reason to wait."""
+        self._pause = max(self.watch.every, REST_OF_WAIT * took, REST_OF_CPU * worked)
 
     @property
     def settling(self) -> float | None:
