@@ -6,7 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from headgate.core.ledger.mappings.model import MapKind
-from headgate.core.ledger.model import DONE, ERROR, HOLD, READY, RESUBMIT, RUNNING, Job, Kind, Row, chunk_resource
+from headgate.core.ledger.model import (
+    DONE,
+    ERROR,
+    EXTERNAL,
+    HOLD,
+    READY,
+    RESUBMIT,
+    RUNNING,
+    Job,
+    Kind,
+    Row,
+    chunk_resource,
+)
 from headgate.core.ledger.rules import ABSENT, ALIVE, EXPIRED, OTHER, ChunkFacts, state_of
 from headgate.core.ledger.snapshot import END_OF_TIME, Candidate, ChunkSnapshot
 from headgate.core.ledger.verdicts import INTERRUPTIONS, RESUBMIT_IT, Answer, Condition, Verdict
@@ -242,12 +254,14 @@ def _is_known(chunk: ChunkSnapshot, missing: int) -> bool:
 
 def find_candidate(chunk: ChunkSnapshot) -> Candidate | None:
     """The chunk's place in the list of chunks that may be claimable; None: it is not in it."""
-    missing = missing_inputs(chunk)
-    left = max((due for row in chunk.counted() if (due := chunk.due_in(row)) is not None), default=None)
+    if chunk.job.name == EXTERNAL:  # Nobody claims data that is made elsewhere.
+        return None
+    counted, missing = chunk.counted(), missing_inputs(chunk)
+    left = max((due for row in counted if (due := chunk.due_in(row)) is not None), default=None)
     absent = chunk.status == ABSENT or left is not None
     then = chunk if left is None else replace(chunk, at=END_OF_TIME)
     if (absent and not _is_known(chunk, missing)) or own_answer(then) is Answer.NO:
         return None
-    first = any(row is not None and row.status == RESUBMIT for row in chunk.counted())
+    first = any(row is not None and row.status == RESUBMIT for row in counted)
     delay = max([left or 0.0, *(row.retry_in or 0.0 for row in chunk.owned())])
     return Candidate(0 if first else 1, missing, delay, None if left is None else chunk.job.recur - left)

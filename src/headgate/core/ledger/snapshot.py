@@ -67,8 +67,8 @@ class ChunkSnapshot:
 
     def counted(self) -> tuple[Row | None, ...]:
         """The rows that the job's status on the chunk is kept on; None where there is none."""
-        names = self.job.outputs or self.job.inputs
-        return tuple(self.own(self.job.counted, name) for name in names)
+        kind = self.job.counted
+        return tuple([self.own(kind, name) for name in self.job.outputs or self.job.inputs])
 
     def made(self, dataset: str) -> tuple[Row, ...]:
         """The OUTPUT rows of the chunk, of any job."""
@@ -118,6 +118,8 @@ class ChunkSnapshot:
 
 def worst_row(rows: Sequence[Row]) -> Row | None:
     """The row that speaks for several: the one with the highest counts."""
+    if len(rows) == 1:
+        return rows[0]
     return max(rows, key=lambda row: (row.crashes, row.failures, row.attempt), default=None)
 
 
