@@ -75,7 +75,19 @@ if TYPE_CHECKING:
     from headgate.core.ledger.fan import ChunkLink, FanIn
     from headgate.core.ledger.mappings.calendar import Unit
     from headgate.core.ledger.mappings.model import InputMap, MapKind, OnLate
-    from headgate.core.ledger.model import Change, Claim, Dataset, Defined, Job, Kind, OnFailure, Port, Row, StopExit
+    from headgate.core.ledger.model import (
+        Change,
+        Claim,
+        Dataset,
+        Defined,
+        Job,
+        Kind,
+        OnFailure,
+        Port,
+        Recurrence,
+        Row,
+        StopExit,
+    )
     from headgate.core.ledger.ordering import Order
     from headgate.core.ledger.progress import Failure, JobProgress
     from headgate.core.ledger.selection import BulkResult, RefusedChunk
@@ -221,6 +233,7 @@ __all__ = [
     "QueueRefused",
     "Recipient",
     "Recording",
+    "Recurrence",
     "Refused",
     "RefusedChunk",
     "Report",
@@ -295,6 +308,7 @@ _HOMES = {
         "Kind",
         "OnFailure",
         "Port",
+        "Recurrence",
         "Row",
         "StopExit",
     ),
