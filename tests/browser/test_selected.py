@@ -16,7 +16,7 @@ FAILED = 60
 @pytest.fixture
 def failed(site: Site, request: pytest.FixtureRequest) -> str:
     """A job of its own, all of whose chunks failed."""
-    name = re.sub(r"\W", "-", request.node.name.removeprefix("test_"))[:20]
+    name = "selected-" + re.sub(r"\W", "-", request.node.name.removeprefix("test_"))[:20]
     ledger = site.gate.ledger
     for dataset in ("raw", "tidy"):
         ledger.define_dataset(f"{name}-{dataset}")
