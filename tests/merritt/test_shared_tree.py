@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate import Batch, Gate, IngestJob
+from headgate import Batch, Gate, IngestJob, QueueRefused
 from headgate.core.queue.model import Folder, Identifiers
 from headgate.service.queue.use_cases import Queue
 from tests.contract.steps import LONG
@@ -232,3 +232,29 @@ def test_a_hold_of_ours_that_the_other_side_cleared_says_nothing_of_its_next_one
     assert [each.reason for each in gate.queue.holds()] == ["and again"]
     gate.queue.clear_hold("demo")
     assert other.names("/headgate/queue/holds") == other.names("/locks/collections") == []
+
+
+def test_a_failed_job_can_be_resumed_while_others_of_a_batch_of_theirs_are_running(
+    gate: Gate, other: OtherSide
+) -> None:
+    """Merritt calls a batch Reporting as soon as its jobs are made; its report is due when none is running."""
+    batch = submit(other)
+    failed, running = (other.create_job(batch, CONFIGURATION) for _ in range(2))
+    other.set_batch(batch, "Reporting")
+    for status in ("Estimating", "Provisioning", "Downloading", "Failed"):
+        other.set_job(failed, status)
+    assert gate.queue.resume(failed).state == "downloading"
+    for job in (failed, running):
+        other.set_job(job, "Failed")
+    with pytest.raises(QueueRefused, match="its batch is reporting"):
+        gate.queue.resume(failed)
+
+
+def test_a_name_of_a_batch_that_is_gone_is_found_and_removed(gate: Gate, other: OtherSide) -> None:
+    """As the orphan report of Merritt's admin tool does."""
+    kept = submit(other)
+    other.create("/batch-uuids/bid-gone", "bid0000000077")
+    (fault,) = gate.queue.faults()
+    assert (fault.kind, fault.item) == ("stray-node", other.path("/batch-uuids/bid-gone"))
+    assert gate.queue.repair(fault)
+    assert [other.text(f"/batch-uuids/{name}") for name in other.names("/batch-uuids")] == [kept]

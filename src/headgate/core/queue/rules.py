@@ -197,6 +197,14 @@ class QueueRules:
         """Whether consumers work on what follows this table in that state."""
         return state in self._work_states[machine.name]
 
+    def state_for_jobs(self, batch: Batch) -> str:
+        """The state of a batch for what may happen to its jobs.
+
+        Merritt's programs set the state of the report when they have made the jobs. It is due when none is running.
+        """
+        is_early = batch.jobs.processing > 0 and batch.state in self.after_jobs
+        return self.reportable[0] if is_early else batch.state
+
     def has_left(self, job: IngestJob) -> bool:
         """Whether a job is no longer in the queue."""
         return job.state in self._ends[self.job.name]

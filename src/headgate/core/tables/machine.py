@@ -100,6 +100,8 @@ class Machine:
     start: str
     #: All rows, in reading order.
     rows: tuple[Transition, ...]
+    #: States that no row leaves, in which a thing stays until another one goes and takes it along.
+    lasting: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._refuse_ambiguous_rows()
@@ -119,9 +121,9 @@ class Machine:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """States that nothing leaves."""
-        sources = {row.source for row in self.rows}
-        return tuple(state for state in self.states if state not in sources)
+        """States in which a thing is gone: nothing leaves them."""
+        left = {*(row.source for row in self.rows), *self.lasting}
+        return tuple(state for state in self.states if state not in left)
 
     @property
     def told(self) -> tuple[str, ...]:

@@ -183,7 +183,6 @@ _INGEST_JOB_ROWS = (
     T("failed",       "resume",  "notify",       By.OPERATOR, A.COUNT_RETRY | A.TELL_HISTORY,                "Retry the notification.", when="the last successful step was recording", needs="its batch is processing or failed"),
     T("failed",       "delete",  "deleted",      By.OPERATOR, A.DROP_ALL | A.TELL_HISTORY,                   "An operator deleted it; it will not be reported."),
     T("completed",    "clean",   "cleaned",      By.DAEMON,   A.DROP_ENTRY | A.TELL_HISTORY,                 "Its working folder is removed; its record is kept for the report.", only="design"),
-    T("completed",    "go-with-batch", "cleaned",      By.STORE,    A.DROP_ALL,                                    "Its batch is removed, and the job with it.", only="mrt-zk"),
     T("deleted",      "clean",   "cleaned",      By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,                   "What an operator deleted is removed.", only="mrt-zk"),
     *(row for state in ("pending", "estimating", "provisioning", "downloading", "processing") for row in _reaped(state)),
     *_reaped("storing", only="mrt-zk"),
@@ -195,6 +194,7 @@ BATCH = Machine("batch", "new", spelt("design", _BATCH_ROWS))
 INGEST_JOB = Machine("ingest job", "new", spelt("design", _INGEST_JOB_ROWS))
 #: The same in the tree of Merritt's own library.
 MERRITT_BATCH = Machine("batch", "new", spelt("mrt-zk", _BATCH_ROWS))
-MERRITT_INGEST_JOB = Machine("ingest job", "new", spelt("mrt-zk", _INGEST_JOB_ROWS))
+#: There a completed job stays in the queue until its batch goes.
+MERRITT_INGEST_JOB = Machine("ingest job", "new", spelt("mrt-zk", _INGEST_JOB_ROWS), lasting=("completed",))
 
 MACHINES = (LOCK, CHUNK, BATCH, INGEST_JOB)

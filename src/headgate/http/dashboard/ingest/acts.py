@@ -28,7 +28,7 @@ from headgate.core.queue.model import (
     for_readers,
     is_batch,
 )
-from headgate.core.queue.rules import QueueFacts, choose
+from headgate.core.queue.rules import QueueFacts, QueueRules, choose
 from headgate.core.tables.machine import Also, By, Machine, Transition
 from headgate.gate import Gate
 from headgate.http.access.auth import Caller, Operator, TheGate, TheService, needs
@@ -127,7 +127,7 @@ def facts_of(queue: Queue, item: Item) -> QueueFacts:
         return QueueFacts(item=item, hold=hold, taken_job=taken_job)
     state = ""
     with suppress(UnknownName):
-        state = queue.batch(item.batch).state
+        state = QueueRules(*queue.tables()).state_for_jobs(queue.batch(item.batch))
     return QueueFacts(item=item, hold=hold, batch_state=state)
 
 

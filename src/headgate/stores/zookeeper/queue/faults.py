@@ -128,7 +128,7 @@ class Faults:
                 yield Finding(Fault("object-lock", each.path, what))
 
     def _left_beside(self, known: set[str]) -> Iterator[str]:
-        """Our own nodes about batches and jobs that another program has removed."""
+        """Our own nodes about batches and jobs that another program has removed, and names of such batches."""
         tree, session = self._tree, self._sessions.base
         for folder in (tree.takings, tree.batch_notes, tree.job_notes):
             yield from (f"{folder}/{each}" for each in self._questions.item_ids(folder) if each not in known)
@@ -137,10 +137,11 @@ class Faults:
         # Those of a session end with it.
         yield from (path for path, stat in zip(gone, stats, strict=True) if stat and not stat.ephemeralOwner)
         yield from self._left_of_holds()
-        for portion in windows([f"{tree.requests}/{name}" for name in self._questions.names(tree.requests)]):
-            for path, found in zip(portion, session.ask(*map(read, portion)), strict=True):
-                if not isinstance(found, Exception) and (found[0] or b"").decode(errors="replace") not in known:
-                    yield path
+        for folder in filter(None, (tree.requests, tree.uuids)):
+            for portion in windows([f"{folder}/{name}" for name in self._questions.names(folder)]):
+                for path, found in zip(portion, session.ask(*map(read, portion)), strict=True):
+                    if not isinstance(found, Exception) and (found[0] or b"").decode(errors="replace") not in known:
+                        yield path
 
     def _left_of_holds(self) -> Iterator[str]:
         """What we know of holds that another program has cleared."""

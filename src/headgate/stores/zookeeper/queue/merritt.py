@@ -74,13 +74,13 @@ class MerrittTree(QueueTree):
     def __init__(self, chroot: str, options: TreeOptions = TreeOptions()) -> None:  # noqa: B008 - frozen
         super().__init__(chroot, options)
         self._locks = f"{chroot}/locks"
-        self._uuids = f"{chroot}/batch-uuids"
+        self.uuids = f"{chroot}/batch-uuids"
         self.hold_notes = self._hold_folder
         self.object_folders = tuple(f"{self._locks}/{kind}" for kind in (_LOCAL_ID, *_OBJECT_LOCKS.values()))
 
     @property
     def _hold_folders(self) -> tuple[str, ...]:
-        return (self._uuids, self._locks, *self.hold_folders, self.hold_notes, *self.object_folders, self.object_notes)
+        return (self.uuids, self._locks, *self.hold_folders, self.hold_notes, *self.object_folders, self.object_notes)
 
     @property
     def hold_folders(self) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ class MerrittTree(QueueTree):
 
     def uuid(self, submission: Mapping[str, Any]) -> str | None:
         name = submission.get("batchID")
-        return f"{self._uuids}/{name}" if name else None
+        return f"{self.uuids}/{name}" if name else None
 
     def word(self, state: str) -> str:
         if state in self.rules.batch.ends:

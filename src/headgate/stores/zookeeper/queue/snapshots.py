@@ -62,7 +62,7 @@ class Snapshots:
                 more["hold"] = self._questions.hold(item.profile)
             if Look.BATCH in looks and isinstance(item, IngestJob):
                 batch = self._questions.find(item.batch)
-                more["batch_state"] = batch.item.state if batch else ""
+                more["batch_state"] = self._tree.rules.state_for_jobs(batch.batch) if batch else ""
             if Look.TAKEN in looks:
                 more["taken_job"] = self._removing.taken_job(item.id)
             if looks & (Look.COUNTS | Look.RUNNING) and remembered and isinstance(item, Batch):

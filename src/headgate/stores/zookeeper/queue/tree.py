@@ -225,6 +225,9 @@ class QueueTree:
         del submission
         return None
 
+    #: The folder of those names; empty: there are none.
+    uuids: str = ""
+
     def hold(self, profile: str) -> str:
         """The hold of a collection, or of the whole queue."""
         return f"{self._hold_folder}/-{quote(profile, safe='')}"
