@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Event
 
 import pytest
 
-from headgate import BadValue, Claim, ClaimLost, ClaimRefused, Gate, LockRefused, Refused
+from headgate import BadValue, Claim, ClaimLost, ClaimRefused, Gate, LockRefused, Refused, UnknownName
 from headgate.core.ledger.model import MOST_PARTS
 from headgate.service.ledger.use_cases import Ledger
 from tests.contract.ledger_steps import WHY, claimed, expire, next_id, status_of, told
@@ -417,3 +421,47 @@ def test_data_ids_that_a_job_made_before_it_fanned_out_are_its_own(gate: Gate) -
     ledger.define_job("split", inputs=["runs"], fan_out=["samples"])
     split(ledger, "r2", "r1", "new")
     assert samples(ledger) == {"r1": "READY", "new": "READY"}
+
+
+# ---------------------------------------------------------------- many at once
+
+
+def split_all(ledger: Ledger, made: Counter[str]) -> None:
+    while claim := ledger.find_next("split"):
+        made[claim.dataid] += 1
+        ledger.success(claim, outputs={"samples": [f"{claim.dataid}.{number}" for number in range(4)]})
+
+
+def align_until(ledger: Ledger, finished: Event) -> None:
+    while not finished.is_set() or ledger.left("align"):
+        if claim := ledger.find_next("align", wait=0.05):
+            ledger.success(claim)
+
+
+def redo_some(ledger: Ledger, runs: Iterable[str]) -> None:
+    for run in runs:
+        with suppress(ClaimRefused, UnknownName):  # A worker is on it, or none was yet.
+            ledger.resubmit("split", run, reason=WHY, downstream=True)
+
+
+def test_workers_and_an_operator_who_meet_on_parts_all_get_their_answer(gate: Gate) -> None:
+    """Runs are split, and samples aligned, while runs are made again: nobody is refused for a reason of the store."""
+    ledger = splitting(gate)
+    runs = [f"run{number}" for number in range(12)]
+    ledger.publish("runs", runs)
+    made: Counter[str] = Counter()
+
+    finished = Event()
+    with ThreadPoolExecutor(6) as pool:
+        aligning = [pool.submit(align_until, ledger, finished) for _ in range(2)]
+        working = [pool.submit(split_all, ledger, made) for _ in range(3)]
+        for each in (*working, pool.submit(redo_some, ledger, runs[::3])):
+            each.result(60)
+        split_all(ledger, made)
+        finished.set()
+        for each in aligning:
+            each.result(60)
+    rows = ledger.status("samples", kind="OUTPUT", job="split")
+    assert Counter(row.status for row in rows) == {"READY": 4 * (len(runs) + 2)}
+    assert Counter(row.status for row in ledger.status("aligned", kind="OUTPUT")) == {"READY": 4 * (len(runs) + 2)}
+    assert {*runs} <= set(made)

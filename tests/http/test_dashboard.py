@@ -308,6 +308,24 @@ def test_a_month_leads_to_its_days_and_a_day_to_its_month(server: Any, gate: Gat
         assert ">28/28</a>" in client.get("/pipeline/grid?dataset=months&size=1").text
 
 
+def test_a_run_leads_to_its_samples_and_a_sample_says_what_it_was_made_from(server: Any, gate: Gate) -> None:
+    for name in ("runs", "samples", "aligned"):
+        gate.ledger.define_dataset(name)
+    gate.ledger.define_job("split", inputs=["runs"], fan_out=["samples"])
+    gate.ledger.define_job("align", inputs=["samples"], outputs=["aligned"])
+    gate.ledger.publish("runs", "r1")
+    gate.ledger.success(gate.ledger.claim("split", "r1"), outputs={"samples": ["a", "b"]})
+    with signed_in(server, gate, "read", "operate") as client:
+        page = client.get("/pipeline/jobs/split/chunks/r1").text
+        assert 'href="/pipeline/jobs/split/chunks/a"' in page
+        sample = client.get("/pipeline/jobs/split/chunks/a", follow_redirects=True)
+        assert sample.url.path == "/pipeline/datasets/samples/chunks/a"
+        assert "</a>: made from r1</dd>" in sample.text
+        assert 'href="/pipeline/jobs/align/chunks/a"' in sample.text
+        assert "/hold" not in sample.text, "its status follows that of the run"
+        assert 'href="/pipeline/grid?dataset=samples"' in client.get("/pipeline/jobs/split").text
+
+
 def test_a_list_of_chunks_leaves_out_no_job_where_a_page_ends(server: Any, gate: Gate) -> None:
     gate.ledger.define_dataset("shared")
     jobs = ["reader-1", "reader-2", "reader-3"]

@@ -145,6 +145,12 @@ def of_rows(answer_within: float, _name: str, rows: Any, *_: object, **more: obj
     return bulk(answer_within)
 
 
+def of_listed(answer_within: float, *given: object, **more: object) -> Limit:
+    """A report, with as many data ids as it lists."""
+    lists = next((each for each in (*given, *more.values()) if isinstance(each, Mapping)), {})
+    return quick(answer_within) if sum(map(len, lists.values())) <= FEW_ROWS else bulk(answer_within)
+
+
 def of_chunks(answer_within: float, which: Any) -> Limit:
     """A question about one data id, or about many."""
     return listing(answer_within) if which.dataid is None else quick(answer_within)
@@ -169,7 +175,8 @@ LOCK_CALLS: Mapping[str, Rule] = {
 }  # fmt: skip
 LEDGER_CALLS: Mapping[str, Rule] = {
     "define": bulk, "datasets": listing, "jobs": listing, "publish": of_rows,
-    "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": of_chunks, "failures": listing,
+    "success": of_listed, "resubmit": of_rows, "reap": bulk, "plan": listing, "left": listing, "rows": of_chunks,
+    "failures": listing,
     "fan_in": listing, "readers": listing,
     "standing": listing, "tallies": listing, "spans": listing, "running": listing, "change_selected": bulk,
     "logs": listing, "recurrences": listing,

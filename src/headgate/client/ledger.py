@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time, bulk, listing, of_rows
+from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time, bulk, listing, of_listed, of_rows
 from headgate.client.asking import USABLE_PART, WaitingThere, polled
 from headgate.client.connection import ServiceConnection
 from headgate.client.sending import check_text, known_by, remote, send
@@ -33,7 +33,7 @@ from headgate.service.secrets.custody import CustodyRecords
 from headgate.service.secrets.use_cases import Opened, Secrets
 
 CALLS = {
-    **LEDGER_CALLS, "_define": bulk, "_publish": of_rows, "_resubmit": of_rows,
+    **LEDGER_CALLS, "_define": bulk, "_publish": of_rows, "_resubmit": of_rows, "_success": of_listed,
     "change_part": bulk, "claims": listing, "next_of": listing, "left_of": listing,
 }  # fmt: skip
 

@@ -66,7 +66,7 @@ def logs(
     for each in newest:
         print_log(heading(each) if stream is None else "", each.text)
     if not newest:
-        console.say(_nothing(console, job_name, dataid))
+        console.say(_nothing(console, job_name, dataid, attempt))
     others = sorted({each.attempt for each in found} - {each.attempt for each in newest})
     if others:
         console.say(f"attempts with a log: {', '.join(map(str, others))} (--attempt N)")
@@ -102,7 +102,7 @@ class _Follower:
                     break
             time.sleep(LOOK_SECONDS)
         if not self._printed:
-            self._console.say(_nothing(self._console, self._job, self._dataid))
+            self._console.say(_nothing(self._console, self._job, self._dataid, attempt))
 
     def _is_running(self) -> bool:
         return any(row.alive for row in self._ledger.status(job=self._job, dataid=self._dataid, status=RUNNING))
@@ -124,5 +124,6 @@ def _newest(found: Sequence[Log]) -> list[Log]:
     return [each for each in found if each.token == found[0].token]
 
 
-def _nothing(console: Console, job: str, dataid: str) -> str:
-    return f"no log of {job} {dataid}: it wrote nothing, or none is kept; see: {console.command('settings')}"
+def _nothing(console: Console, job: str, dataid: str, attempt: int | None) -> str:
+    which = f"attempt {attempt} of " if attempt else ""
+    return f"no log of {which}{job} {dataid}: it wrote nothing, or none is kept; see: {console.command('settings')}"

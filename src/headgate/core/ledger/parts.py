@@ -99,7 +99,8 @@ def check_listed(job: Job, dataid: str, listed: Listed | None, taken: Sequence[T
         raise BadValue("outputs", strange, f"is not a dataset that job {job.name!r} fans out to; {hint}")
     lacking = next((name for name in job.fan_out if name not in given), None)
     if lacking is not None:
-        raise BadValue("outputs", lacking, f"is missing: list the data ids that job {job.name!r} made of it, or none")
+        told = f"is missing: list the data ids that job {job.name!r} made of it, or none"
+        raise BadValue("outputs", lacking, f"{told}; a script does so with: --ids-from {lacking}=FILE")
     for each in taken:
         what = f"{each.row.dataset}/{each.row.dataid}"
         made = f"made by {each.row.job}" if each.row.job != EXTERNAL else "published"
