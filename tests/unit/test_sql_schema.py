@@ -56,7 +56,7 @@ def test_the_migrations_lead_to_exactly_the_schema(connection: Connection) -> No
     """Tables, columns, types, nullability, indexes: nothing is missing, nothing is left over."""
     context = MigrationContext.configure(connection, opts={"compare_type": True, "version_table": "hg_schema"})
     found = [(kind, getattr(what, "name", what)) for kind, what, *_ in compare_metadata(context, schema.metadata)]
-    # Alembic does not know that an index is for some databases alone.
+    # Alembic does not know that an index is for some databases only.
     assert found == [("add_index", "hg_history_id" if connection.dialect.name == "sqlite" else "hg_history_at")]
 
 

@@ -47,7 +47,7 @@ class Deadline(NamedTuple):
 
 #: The deadline of the call that this thread works on.
 _deadline: ContextVar[Deadline | None] = ContextVar("headgate_deadline", default=None)
-#: When the caller asked, if that was before this thread began to work on it.
+#: When the caller asked, if that was before this thread began its work.
 _asked: ContextVar[float] = ContextVar("headgate_asked", default=math.inf)
 
 

@@ -92,7 +92,7 @@ class ChunkSnapshot:
 
     @property
     def alive(self) -> bool:
-        """Whether a worker is on it now."""
+        """Whether a worker is running it now."""
         return any(row.alive for row in self.owned())
 
     def due_in(self, row: Row | None) -> float | None:

@@ -142,7 +142,7 @@ class LockDraft:
         return tuple(held[want.resource] for want in request.wants)
 
     def confirm(self, lock: Lock) -> Lock:
-        """It may have been handed over on trial: from now on it lives as long as it was asked for."""
+        """Accept a lock that may have been handed over on trial: its requested lease begins."""
         if lock.expires_in is None:
             return lock
         self._changes.append(ConfirmLock(lock))

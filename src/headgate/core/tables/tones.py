@@ -24,7 +24,7 @@ class Tone(StrEnum):
     EXCLUSIVE = "exclusive"
 
 
-#: The tones of states and events. A word that is missing here looks like one that is not known.
+#: The tones of states and events. A word that is missing here is shown as an unknown one.
 TONES: Mapping[str, Tone] = {
     **dict.fromkeys(("READY", "DONE", "completed", "cleaned", "released"), Tone.OK),
     **dict.fromkeys(("success", "publish", "finish", "release", "clear"), Tone.OK),

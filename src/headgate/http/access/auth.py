@@ -49,7 +49,7 @@ class Caller:
     token: ApiToken
     #: The asking process, in its own words.
     process: str
-    #: What the forms of a signed-in browser carry, and the digest of its session; empty for all others.
+    #: The form token of a signed-in browser, and the digest of its session; empty for other callers.
     form_key: str = ""
     session: str = ""
 

@@ -63,7 +63,7 @@ _MOVES = 100
 
 
 class OcflStorage:
-    """See Storage, whose sentences hold here."""
+    """See Storage for the methods."""
 
     def __init__(self, root: Path, staging: Path | None = None, group: int | None = None) -> None:
         self._root = root

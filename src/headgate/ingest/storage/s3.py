@@ -74,7 +74,7 @@ def open_bucket(url: str) -> S3Storage:
 
 
 class S3Storage:
-    """See Storage, whose sentences hold here."""
+    """See Storage for the methods."""
 
     #: Keys of a bucket are compared byte by byte.
     case_blind = ""

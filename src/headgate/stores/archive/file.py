@@ -158,7 +158,7 @@ class Checksum:
         self._lines += 1
 
     def last_line(self) -> bytes:
-        """The line that ends the file."""
+        """The last line of the file."""
         return _line({"end": {"lines": self._lines, "sha256": self._sum.hexdigest()}})
 
 

@@ -128,7 +128,7 @@ def event_of(rows: Mapping[Mode, Transition]) -> str:
 
 
 def source_of(rows: Mapping[Mode, Transition]) -> str:
-    """The state before it, where it is the same for every mode."""
+    """The state before the event, which is the same for every mode."""
     return f"'{next((row.source for row in rows.values()), '')}'"
 
 

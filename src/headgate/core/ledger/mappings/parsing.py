@@ -177,7 +177,7 @@ class _Written:
         return Unit(check_word(self.key("unit"), self.given["unit"], UNITS))
 
     def _stamp(self, name: str, unit: Unit | None) -> str:
-        """A format of times; that of the unit if it is not given."""
+        """A format of times; the default is that of the unit."""
         text = self.given.get(name, FORMATS[unit] if unit else None)
         check_name(self.key(name), text)
         try:

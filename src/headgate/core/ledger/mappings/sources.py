@@ -8,7 +8,7 @@ from typing import ClassVar, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Exactly these data ids, whether they exist yet or not. None: the data id is not of the mapping's format."""
+    """Exactly these data ids, whether they exist yet or not. None: the data id does not have the mapping's format."""
 
     ids: tuple[str, ...]
     #: Whether nothing else can arrive: it is enough that they are READY.

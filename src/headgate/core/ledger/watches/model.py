@@ -27,7 +27,7 @@ class Ready(StrEnum):
 
     #: Its size and time have not changed for `settle` seconds.
     STABLE = "stable"
-    #: As soon as it has its name: programs write it elsewhere and rename it. Objects in buckets are whole.
+    #: As soon as it has its name: programs write it elsewhere and rename it. Objects in buckets are always complete.
     WHOLE = "whole"
     #: When its marker is there, and is not older than the file.
     MARKER = "marker"

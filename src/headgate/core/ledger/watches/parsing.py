@@ -124,7 +124,7 @@ class _WrittenWatch:
         stray = next((each for each in found.fields if each not in pattern.fields), None)
         if stray is not None:
             raise self.bad(
-                name, f"has the field {{{stray}}}, which pattern has not; {suggestion(stray, pattern.fields)}"
+                name, f"has the field {{{stray}}}, which pattern does not have; {suggestion(stray, pattern.fields)}"
             )
         timeless = next((each for each in found.times if each not in pattern.times), None)
         if timeless is not None:

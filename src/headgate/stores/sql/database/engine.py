@@ -135,7 +135,7 @@ class Database:
 
     @contextmanager
     def still(self) -> Iterator[DriverConnection]:
-        """A connection on which everything stays as it is now, while others work. It has all the time it needs."""
+        """A connection with a consistent view of the present, while others work. It has all the time it needs."""
         with deadlines.within(deadlines.WHOLE_SECONDS) as deadline:
             connection = self._take(deadline, _Sent(may_count=False))
             try:

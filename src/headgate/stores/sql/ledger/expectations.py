@@ -34,7 +34,7 @@ from headgate.stores.sql.ledger import expectation_statements as sql
 from headgate.stores.sql.ledger import incident_statements as incident_sql
 from headgate.stores.sql.ledger.lateness import Reasons
 
-#: A chunk that is READY only some time after it was due, while nobody judged, was late all the same.
+#: A chunk that became READY after it was due, while no judge was running, was late all the same.
 NO_JOB = 0
 
 

@@ -47,7 +47,7 @@ def load(tx: Transaction, item_id: str, event: str = "") -> QueueSnapshot:
 
 
 def snapshot_of(tx: Transaction, item: Item | None, now: datetime = _UNKNOWN, **more: Any) -> QueueSnapshot:
-    """An item that was read already."""
+    """An item that has been read already."""
     taken = item is not None and item.lease is not None
     return QueueSnapshot(
         rules=rules_of(tx), item=item, now=now, stamp=now, actor=actor(), taken=taken, again=tx.again,

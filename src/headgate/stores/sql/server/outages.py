@@ -13,7 +13,7 @@ ADD_SIGN = Statement(
 )
 SET_SIGN = Statement("A service lives.", "update hg_meta set value = :now where name = 'service_alive'")
 READ_NOW = Statement("The time of leases.", "select {now}")
-#: Never further than a whole lease from now: who renewed meanwhile, without the service, is not moved on.
+#: Never beyond a whole lease from now: a lease that was renewed meanwhile without the service stays as it is.
 MOVES = tuple(
     Statement(
         f"What had not run out in {table} when the service was last heard of runs on by the time of the outage.",

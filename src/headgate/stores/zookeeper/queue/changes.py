@@ -126,7 +126,7 @@ class ChangeOps:
         return [*ops, *self.objects.force(record.item), *self._entry(record, new, queued=True)]
 
     def _edit(self, record: ItemNodes, change: EditItem) -> list[Op]:
-        """By its consumer, which keeps it with the same token; or by an operator, taken or not."""
+        """A change by its consumer, which keeps its token, or by an operator, whether it is taken or not."""
         new = change.after
         ops = [Op("check", self._tree.status(new.id), version=record.version)]
         ops += [Op("check", self._tree.lock(new.id))] if change.by_owner else []
