@@ -54,6 +54,10 @@ ROWS = {
         "two resident `headgate work` on {chunks} chunks, disturbed again and again",
         "{faults} SIGKILL, SIGSTOP and signals to stop ({hit} chunks hit)", "{calls} claims",
     ),
+    "test_days_are_late_to_the_minute_with_one_incident_each": Row(
+        "{days} days go by on a clock that is moved, with two timekeepers that are killed", "{faults} SIGKILL",
+        "{calls} late days",
+    ),
     "test_no_wake_up_is_lost": Row(
         "a releaser breaks after its commit, before it wakes the next waiter; then a waiter that is to be woken",
         "{faults} SIGKILL and SIGSTOP",

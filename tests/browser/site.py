@@ -130,6 +130,8 @@ def _fill_ledger(gate: Gate) -> None:
     gate.ledger.fail(failing, message="disk <b>full</b> on node2")
     assert gate.ledger.find_next("clean", worker="node3", lease=3600)
     gate.ledger.hold("clean", "2026-11-20", reason="bad source")
+    expect = {"ids": ["2026-11-07", "2026-11-21"], "from": "2026-11-08", "at": "06:00", "zone": "Europe/Berlin"}
+    gate.ledger.define_dataset("tidy", uri="s3://tidy/", expect=expect)
 
 
 def _fill_queue(gate: Gate) -> None:

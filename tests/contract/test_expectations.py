@@ -257,3 +257,17 @@ def test_data_that_came_late_while_nobody_judged_is_recorded_all_the_same(gate: 
     assert (found.state, found.closed_by, found.count) == ("closed", "arrival", 1)
     assert "was READY only at" in found.message
     assert late(gate) == []
+
+
+def test_an_alarm_is_raised_when_nobody_judges(gate: Gate) -> None:
+    pipeline(gate, raw=listed("1"))
+    gate.expectations.lateness()
+    assert [each for each in gate.alarms() if each.item == "timekeeper"] == []
+    ago = Statement("It was due ten minutes ago.", "update hg_expectation set due = due - 600000000")
+    database(gate).write(lambda tx: tx.run(ago))
+    (alarm,) = [each for each in gate.alarms() if each.item == "timekeeper"]
+    assert alarm.command == "headgate daemon timekeeper"
+    assert gate.counts().chunks_late == 0
+    judge(gate)
+    assert [each for each in gate.alarms() if each.item == "timekeeper"] == []
+    assert gate.counts().chunks_late == 1

@@ -149,7 +149,7 @@ class Child:
 class Zygote:
     """The process that the others are forked from."""
 
-    def __init__(self) -> None:
+    def __init__(self, **environment: str) -> None:
         self._desk, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
         self._process = subprocess.Popen(
@@ -157,7 +157,7 @@ class Zygote:
             cwd=ROOT,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env={**clean, **PATIENT},
+            env={**clean, **PATIENT, **environment},
         )
         theirs.close()
         self._children: list[Child] = []

@@ -13,6 +13,7 @@ from headgate import Gate
 from headgate.core.access.scopes import Reach, check_scope
 from headgate.core.errors import BadValue
 from headgate.core.queue.model import Identifiers, NewJob
+from headgate.daemons.timekeeper import Timekeeper
 from headgate.http.app import API
 from headgate.http.dashboard import pages
 from headgate.http.waiters.feed import PAUSE_SECONDS, SILENCE
@@ -80,7 +81,25 @@ def addresses(word: str, filled: Filled) -> list[tuple[str, list[str]]]:
 
 @pytest.fixture(scope="module")
 def sides(gate: Gate) -> dict[str, Filled]:
-    return {word: fill(gate, word) for word in (SEEN, HIDDEN)}
+    filled = {word: fill(gate, word) for word in (SEEN, HIDDEN)}
+    # What is late is seen, and why is not: it begins where the caller may not look.
+    expect = {"ids": [f"{SEEN}-late"], "from": "2026-01-01"}
+    gate.ledger.define_dataset(f"{SEEN}-mixed", expect=expect)
+    gate.ledger.define_dataset(f"{HIDDEN}-late", expect=expect)
+    gate.ledger.define_job(f"{HIDDEN}-mix", inputs=[f"{HIDDEN}-late"], outputs=[f"{SEEN}-mixed"])
+    assert Timekeeper(gate.expectations, "judge").round() == 2
+    return filled
+
+
+def test_a_late_chunk_is_seen_without_the_hidden_reason(sides: dict[str, Filled], with_scopes: Tokens) -> None:
+    del sides
+    narrow = with_scopes(*NARROW)
+    (late,) = narrow.get("/v1/late").json()["items"]
+    assert (late["dataset"], late["reason"]) == (f"{SEEN}-mixed", "something that it is made from is missing")
+    (incident,) = [each for each in narrow.get("/v1/incidents").json()["items"] if each["kind"] == "late"]
+    assert incident["subject"] == f"{SEEN}-mixed/{SEEN}-late"
+    (standing,) = narrow.get("/v1/expectations").json()["items"]
+    assert standing["dataset"] == f"{SEEN}-mixed"
 
 
 def told(client: httpx2.Client, address: str, *asked: str) -> bool:
@@ -162,7 +181,7 @@ def test_visible_items_are_shown(sides: dict[str, Filled], with_scopes: Tokens) 
 
     assert f"file:/{SEEN}/1" in [each["resource"] for each in ask("/v1/locks")["items"]]
     assert ask(f"/v1/locks/{own.lock}")["resource"] == f"file:/{SEEN}/1"
-    assert [each["name"] for each in ask("/v1/datasets")["items"]] == [f"{SEEN}-out", f"{SEEN}-raw"]
+    assert [each["name"] for each in ask("/v1/datasets")["items"]] == [f"{SEEN}-mixed", f"{SEEN}-out", f"{SEEN}-raw"]
     assert [each["name"] for each in ask("/v1/jobs")["items"]] == [f"{SEEN}-job"]
     assert [each["id"] for each in ask("/v1/batches")["items"]] == [own.batch]
     assert [each["id"] for each in ask("/v1/ingest-jobs")["items"]] == [own.job]

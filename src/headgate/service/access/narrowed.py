@@ -268,7 +268,7 @@ class NarrowedIncidents(_Narrowed):
         return _one(
             "incident",
             str(number),
-            lambda _: _without_reason(self._store.get(number)),
+            lambda _: _without_reason(self._store.get(number), names),
             lambda each: self._sees(each, names),
         )
 
@@ -278,7 +278,10 @@ class NarrowedIncidents(_Narrowed):
         def ask(after: Incident | None) -> Sequence[Incident]:
             return self._store.list(replace(which, before=which.before if after is None else after.id, limit=PORTION))
 
-        return [_without_reason(each) for each in _filled(ask, lambda each: self._sees(each, names), which.limit)]
+        if which.job is not None and which.job not in names:
+            return []
+        found = _filled(ask, lambda each: self._sees(each, names), which.limit)
+        return [_without_reason(each, names) for each in found]
 
     def count(self) -> OpenIncidents:
         found = self.list(IncidentFilter(limit=MOST_COUNTED))
@@ -293,9 +296,12 @@ class NarrowedIncidents(_Narrowed):
         return {job.name for job in self._ledger.jobs()}
 
 
-def _without_reason(incident: Incident) -> Incident:
-    """A reason why a chunk is late may name what the caller may not see."""
-    return replace(incident, message=incident.message.partition(": ")[0]) if incident.kind == LATE else incident
+def _without_reason(incident: Incident, jobs: set[str]) -> Incident:
+    """A reason why a chunk is late may name what the caller may not see, as its job may be."""
+    if incident.kind != LATE:
+        return incident
+    job = incident.job if incident.job in jobs else ""
+    return replace(incident, message=incident.message.partition(": ")[0], job=job)
 
 
 class NarrowedExpectations(_Narrowed):

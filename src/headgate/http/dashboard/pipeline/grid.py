@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 from fastapi import Request, Response
 
 from headgate.core.ledger.census import Span
+from headgate.core.ledger.expectations.model import LATE
 from headgate.core.ledger.fan import FanIn
 from headgate.core.ledger.flow import edges_of, flow_order, made_from
 from headgate.core.ledger.model import DONE, ERROR, EXTERNAL, HOLD, PENDING, READY, RESUBMIT, RUNNING, Job, Kind, Row
@@ -81,7 +82,7 @@ def grid(request: Request, gate: TheGate, who: Reader) -> Response:
     return render(request, "grid.html", who, title="Chunks", summary=summary, page_of=chunk_page, narrower=_narrower,
                   makers=_makers(jobs), lead=chosen.get("dataset", ""),
                   fans=_fans(gate, jobs, chosen.get("dataset", ""), shown["table"]),
-                  late=_late(gate, chosen.get("dataset", "")), **shown)  # fmt: skip
+                  late=_late(gate, chosen.get("dataset", "")), late_kind=LATE, **shown)  # fmt: skip
 
 
 def main_dataset(gate: Gate, names: Sequence[str], jobs: Sequence[Job]) -> str:
