@@ -319,3 +319,28 @@ code = main(sys.argv[1:])
 del before
 sys.exit(code)
 """
+
+
+def test_a_daemon_runs_it_beside_others(headgate: Headgate, ledger: Ledger) -> None:
+    chain(headgate, count=1)
+    process = headgate.start("daemon", "reaper", "--work", "pipeline.toml")
+    until(lambda: statuses(ledger, "report") == {"1": "READY"}, "the chunk to be made")
+    process.terminate()
+    assert process.wait(60) == 0
+    (headgate.folder / "pipeline.toml").chmod(0o666)
+    done = headgate("daemon", "reaper", "--work", "pipeline.toml")
+    assert (done.code, "every user can write it" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_when_the_daemon_ends_its_worker_interrupts_what_runs(
+    headgate: Headgate, ledger: Ledger, number: signal.Signals
+) -> None:
+    """However it ends: nothing is left behind."""
+    chain(headgate, "echo $PPID >pid; exec sleep 60", count=1)
+    process = headgate.start("daemon", "reaper", "--work", "pipeline.toml")
+    child = read_number(headgate.folder / "pid")
+    process.send_signal(number)
+    process.wait(60)
+    until(lambda: gone(child), "the child to end")
+    assert (row_of(ledger, "1").status, row_of(ledger, "1").failures) == ("RESUBMIT", 0)

@@ -243,7 +243,7 @@ class JobLoop:
             self._sleep()
             if self._stopped_by and not self._said_so:
                 self._said_so = True
-                self._display.stopping(len(self._children))
+                self._display.stopping(sum(bool(child.dataid) for child in self._children.values()))
             self._hear_children()
             self._bury()
             if self._lookout:

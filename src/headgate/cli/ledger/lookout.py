@@ -277,7 +277,7 @@ class _Watch:
 
     def _say_away(self, error: Unavailable) -> None:
         if not self._is_away:
-            self._say(note=f"headgate: {error}; trying again", away=True)
+            self._say(note=f"headgate: {error} (it is asked again until it does)", away=True)
         self._is_away = True
 
     def _say_back(self) -> None:
