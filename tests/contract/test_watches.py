@@ -127,6 +127,22 @@ def test_other_content_is_recorded_and_done_with_as_is_said(
     assert reasons == ([] if on_change is OnChange.IGNORE else ["delivered again with other content: 1.csv"])
 
 
+@pytest.mark.parametrize(("on_late", "status"), [("note", "READY"), ("redo", "RESUBMIT")])
+def test_jobs_with_mapped_inputs_do_with_other_content_what_their_on_late_says(
+    gate: Gate, on_late: str, status: str
+) -> None:
+    ledger = one_job(gate)
+    days = {"kind": "split", "format": "{month}.{day}", "job_format": "{month}", "need": "any", "on_late": on_late}
+    ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], maps={"raw": {**days, "late_delay": 600}})
+    gate.watches.take_turn(seen())
+    landings(gate, [parcel("11.14", ("11.14.csv", 1))])
+    ledger.success(claimed(ledger, "clean"))
+    assert landings(gate, [parcel("11.14", ("11.14.csv", 2))]) == [Landing.NOTED]
+    assert ledger.find_next("clean") is None, "a redo waits for more that is late"
+    (row,) = ledger.status("tidy", "clean", "11", kind="OUTPUT")
+    assert (row.status, "raw/11.14 arrived or changed after it was read" in row.message) == (status, True)
+
+
 def test_a_refused_change_stays_as_it_is_and_is_tried_again(gate: Gate) -> None:
     ledger = one_job(gate)
     gate.watches.take_turn(seen())
