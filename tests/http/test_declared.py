@@ -23,6 +23,7 @@ from headgate.operations import (
     claims,
     daemons,
     events,
+    expectations,
     incidents,
     ingest,
     inventory,
@@ -38,7 +39,21 @@ from headgate.operations.declaring import About, Declarations, Idempotency, Oper
 from tests.http.conftest import Tokens
 
 #: Every declaration.
-DECLARED = (locks, claims, ledger, incidents, secrets, tokens, whole, events, ingest, queue, daemons, inventory)
+DECLARED = (
+    locks,
+    claims,
+    ledger,
+    expectations,
+    incidents,
+    secrets,
+    tokens,
+    whole,
+    events,
+    ingest,
+    queue,
+    daemons,
+    inventory,
+)
 OPERATIONS = [each for part in DECLARED for each in part.declared.operations]
 
 shelves = Declarations("shelves")
