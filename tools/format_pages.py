@@ -32,9 +32,13 @@ password = "env:RAW_PASSWORD"
 [dataset.orders_clean]
 uri = "/data/orders/clean"
 
+[dataset.customers]
+uri = "/data/customers"
+
 [job.clean]
 inputs = ["orders_raw"]
 outputs = ["orders_clean"]
+fan_out = ["customers"]
 max_attempts = 5
 max_crashes = 2
 max_interruptions = 20
@@ -50,6 +54,10 @@ kind = "period"
 period = "day"
 unit = "hour"
 zone = "Europe/Berlin"
+
+[job.check]
+inputs = ["orders_clean"]
+recur = "90d"
 """
 #: Tables of mappings, as they stand in a pipeline file; a test reads them.
 MAPPINGS = {

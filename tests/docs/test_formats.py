@@ -46,7 +46,7 @@ def test_the_example_of_a_pipeline_file_has_every_key_and_is_accepted(tmp_path: 
     content = read_pipeline(file)
     for noun, keys in (("dataset", pipeline_keys.DATASET), ("job", pipeline_keys.JOB)):
         assert {key for body in content[noun].values() for key in body} == {key.name for key in keys}
-    mapped = [each for body in content["job"].values() for each in body["maps"].values()]
+    mapped = [each for body in content["job"].values() for each in body.get("maps", {}).values()]
     assert {key for each in mapped for key in each} <= {key.name for key in pipeline_keys.MAP}
     with headgate.connect(f"sqlite:///{tmp_path}/headgate.db") as gate:
         for name, body in content["dataset"].items():

@@ -203,13 +203,6 @@ JOB = (
         "same job.",
     ),
     Key(
-        "fan_out",
-        "list of names",
-        "[]",
-        "Datasets of which one chunk makes several data ids. Its command lists them in `$HEADGATE_OUTPUT_IDS_FILE`. "
-        "They are not listed in `outputs`.",
-    ),
-    Key(
         "environment",
         "table of texts",
         "{}",
@@ -240,12 +233,6 @@ JOB = (
         "Seconds before a failed chunk is tried again, doubled with each further failure, up to 30 days.",
     ),
     Key(
-        "recur",
-        "seconds or text",
-        "0",
-        "For a job without outputs: how long after a chunk is DONE it is done again; `90d`, `12h`. 0: never.",
-    ),
-    Key(
         "on_failure",
         "text",
         '"rerun"',
@@ -259,11 +246,24 @@ JOB = (
         "interrupted, whatever the exit code. `trust`: the exit code.",
     ),
     Key(
+        "recur",
+        "seconds or text",
+        "0",
+        "For a job without outputs: how long after a chunk is DONE it is done again; `90d`, `12h`. 0: never.",
+    ),
+    Key(
         "maps",
         "table of tables",
         "{}",
         "By input: which of its data ids one data id of the job reads, see below. An input without a mapping is "
         "read by the same data id.",
+    ),
+    Key(
+        "fan_out",
+        "list of names",
+        "[]",
+        "Datasets of which one chunk makes several data ids. Its command lists them in `$HEADGATE_OUTPUT_IDS_FILE`. "
+        "They are not listed in `outputs`.",
     ),
 )
 
