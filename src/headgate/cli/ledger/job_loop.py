@@ -279,7 +279,10 @@ class JobLoop:
         if self._lookout and self._lookout.answers >= 0:
             pipes.append(self._lookout.answers)
         pipes += [self._leash] if self._leash >= 0 else []
-        ready = select.select(pipes, [], [], max(min([SLEEP_SECONDS, *wakes]), 0))[0]
+        poll = select.poll()  # Select knows no more than 1,024 descriptors.
+        for pipe in pipes:
+            poll.register(pipe, select.POLLIN)
+        ready = {pipe for pipe, _ in poll.poll(1000 * max(min([SLEEP_SECONDS, *wakes]), 0))}
         if self._leash in ready and not os.read(self._leash, 4096):
             self._leash = -1
             self._stop(signal.SIGTERM, None)
