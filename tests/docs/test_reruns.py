@@ -1,4 +1,4 @@
-"""What the examples run under `job run` is safe to run again: a chunk that is made twice leaves the same files."""
+"""What the examples run on a chunk is safe to run again: a chunk that is made twice leaves the same files."""
 
 import re
 import shutil
@@ -16,7 +16,7 @@ PIPELINES = [
     ("README.md", "A pipeline", "An ingest", "clean", "2026-11-01 2026-11-02"),
     ("docs/tutorials/ledger.md", "Some data", "Several workers", "clean", "2026-11-01 2026-11-02 2026-11-03"),
 ]
-LOOP = re.compile(r"headgate (?:-q )?job run \w+ --loop -- .*")
+LOOP = re.compile(r"^(?:\$ )?(headgate (?:-q )?(?:job run \w+ --loop -- .*|work))$", re.MULTILINE)
 
 
 @pytest.fixture
