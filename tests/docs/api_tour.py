@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from typing import Any
@@ -171,6 +172,7 @@ def _definitions(tour: Tour, gate: Gate) -> None:
     tour.ask("GET /datasets/{name}", name="orders_raw")
     tour.ask("GET /jobs/{job}", job="clean")
     tour.ask("GET /jobs/{job}/connections", job="clean")
+    tour.ask("POST /jobs/{job}/commands", {"digest": hashlib.sha256(b"[job.clean]").hexdigest()}, job="clean")
     tour.ask("POST /datasets/{name}/chunks/{dataid}/publish", name="orders_raw", dataid="2026-11-01")
     dataids = [f"2026-11-{day:02}" for day in range(2, 7)]
     tour.ask("POST /datasets/{name}/publish", {"dataids": dataids}, name="orders_raw")
