@@ -17,6 +17,7 @@ from headgate.cli.terminal.options import common
 from headgate.core.errors import UnknownName
 
 if TYPE_CHECKING:
+    from headgate.cli.ledger.job_loop import LoopJob, Until
     from headgate.cli.ledger.work_files import WorkFile
     from headgate.core.ledger.commands import JobCommand
     from headgate.service.ledger.use_cases import Ledger
@@ -78,31 +79,44 @@ def work(
       headgate work --forever --json
       headgate up --work pipeline.toml
     """
-    from headgate.cli.ledger.job_loop import JobLoop, LoopJob, Until
+    from headgate.cli.ledger.job_loop import Until
+    from headgate.cli.ledger.work_files import read_work_file
+
+    until = Until.STOPPED if forever else Until.DONE if until_done else Until.IDLE
+    silent = not output and console.settings.log_keep > 0
+    return _work_through(console, file, read_work_file(file, names), until, until_eof=until_eof, silent=silent, **how)
+
+
+def _work_through(console: Console, path: Path, file: WorkFile, until: Until, *, until_eof: bool, **how: Any) -> int:
+    from headgate.cli.ledger.job_loop import JobLoop
     from headgate.cli.ledger.lookout import Lookout
-    from headgate.cli.ledger.work_files import check_commands, read_work_file
+    from headgate.cli.ledger.work_files import check_commands
     from headgate.cli.ledger.work_progress import WorkProgress
     from headgate.cli.processes.pair import CannotRun
     from headgate.cli.terminal.failures import complain
 
-    found = read_work_file(file, names)
     try:
-        check_commands(found)
+        check_commands(file)
     except CannotRun as error:
         complain(console, "cannot-run", str(error))
         return error.exit_code
     import_early(console)
-    silent = not output and console.settings.log_keep > 0
-    jobs = [
-        LoopJob(each.job, each.workers, partial(_run, console, _chunk_run(each, found.folder, silent=silent, **how)))
-        for each in found.commands
-    ]
-    order = [each.job for each in found.commands]
-    lookout = Lookout(console, order, partial(_begin, file, found))
-    until = Until.STOPPED if forever else Until.DONE if until_done else Until.IDLE
+    order = [each.job for each in file.commands]
+    lookout = Lookout(console, order, partial(_begin, path, file))
     leash = os.dup(0) if until_eof else -1
     _read_nothing()
-    return JobLoop(console, jobs, WorkProgress(console, order), until, lookout, leash).work()
+    return JobLoop(
+        console, _loop_jobs(console, file, **how), WorkProgress(console, order), until, lookout, leash
+    ).work()
+
+
+def _loop_jobs(console: Console, file: WorkFile, **how: Any) -> list[LoopJob]:
+    from headgate.cli.ledger.job_loop import LoopJob
+
+    return [
+        LoopJob(each.job, each.workers, partial(_run, console, _chunk_run(each, file.folder, **how)))
+        for each in file.commands
+    ]
 
 
 def _read_nothing() -> None:

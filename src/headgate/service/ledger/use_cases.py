@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from headgate.core.errors import BadValue, WrongKey
 from headgate.core.ledger.model import Change, Claim, Defined, Job, Port, Row
 from headgate.core.ledger.parsing import parse_kind, parse_status
-from headgate.core.ledger.progress import JobProgress
 from headgate.core.logs import LogText
 from headgate.core.values.log_text import readable
 from headgate.core.values.names import check_name, check_note, check_reason
@@ -20,13 +19,11 @@ from headgate.core.values.redaction import redact
 from headgate.core.values.variables import NO_MORE, NamePatterns
 from headgate.service.access.identity import actor, asker_for
 from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
-from headgate.service.leases.ending import EndWait, Look
-from headgate.service.leases.looking import REST_SECONDS, Looking
+from headgate.service.leases.looking import Looking
 from headgate.service.ledger.claim_reports import ClaimLike, check_outputs, check_reference, without_secrets
 from headgate.service.ledger.definitions import Definitions
-from headgate.service.ledger.job_progress import DataIds, JobWait, follow, progress_of
-from headgate.service.ledger.questions import LedgerReader
 from headgate.service.ledger.selected import SelectedChunks
+from headgate.service.ledger.waits import LedgerWaits, distinct
 from headgate.service.ledger.working import Work
 from headgate.service.logs import fit_texts
 from headgate.service.secrets.claim_secrets import with_secrets
@@ -45,7 +42,7 @@ DIGEST = re.compile("[0-9a-f]{64}")
 PUBLISH_BATCH = 5000
 
 
-class Ledger(LedgerReader, SelectedChunks):
+class Ledger(LedgerWaits, SelectedChunks):
     """Datasets, jobs, and the chunks that jobs claim; `gate.ledger`.
 
     Public methods do what belongs to the caller's process: open and seal secrets, renew claims, wait. Those with a
@@ -191,7 +188,7 @@ class Ledger(LedgerReader, SelectedChunks):
 
         :param dataids: One or more data ids.
         """
-        found = self._distinct(dataids)
+        found = distinct(dataids)
         if not found:
             raise BadValue("dataids", found, "are missing; name at least one")
         batches = (found[start : start + PUBLISH_BATCH] for start in range(0, len(found), PUBLISH_BATCH))
@@ -201,10 +198,6 @@ class Ledger(LedgerReader, SelectedChunks):
         count = self._store.publish(check_name("dataset", dataset), dataids, actor(by))
         event("chunk.published", dataset=dataset, count=count)
         return count
-
-    def _distinct(self, dataids: str | Iterable[str]) -> list[str]:
-        given = [dataids] if isinstance(dataids, str) else dataids
-        return list(dict.fromkeys(check_name("dataid", each) for each in given))
 
     def find_next(
         self, job: str, *, key: str | None = None, worker: str | None = None, lease: float = DEFAULT_LEASE,
@@ -226,13 +219,6 @@ class Ledger(LedgerReader, SelectedChunks):
             return None if claim is None else self._with_secrets(_taken(claim), opened, key)
 
         return Looking(look, partial(self._store.listen, job))
-
-    def looking_for_work(self, job: str) -> Looking[bool]:
-        """Wait in steps until a chunk of the job can be claimed, and claim none."""
-        return Looking(partial(self._has_work, check_name("job", job)), partial(self._store.listen, job))
-
-    def _has_work(self, job: str) -> bool | None:
-        return bool(self.plan(job).next) or None
 
     def claim(
         self, job: str, dataid: str, *, key: str | None = None, worker: str | None = None, lease: float = DEFAULT_LEASE,
@@ -370,7 +356,7 @@ class Ledger(LedgerReader, SelectedChunks):
         :param dry_run: Only return what would change.
         """
         how = {"downstream": bool(downstream), "steal": bool(steal), "dry_run": bool(dry_run)}
-        return self._resubmit(job, self._distinct(dataid), reason, by, **how)
+        return self._resubmit(job, distinct(dataid), reason, by, **how)
 
     def _resubmit(
         self, job: str, dataids: Sequence[str], reason: str, by: str | None, *, dry_run: bool, **how: bool
@@ -449,29 +435,6 @@ class Ledger(LedgerReader, SelectedChunks):
         if count:
             event("chunk.reaped", logging.WARNING, count=count)
         return count
-
-    # ---------------------------------------------------------------- questions
-
-    def wait(self, job: str, dataids: Sequence[str] = (), *, timeout: float | None = None) -> JobProgress:
-        """Wait until chunks are done or failed for good. Returns their progress.
-
-        :param dataids: Data ids of the chunks (default: every chunk that the job may claim).
-        :param timeout: Seconds to wait; None: no limit.
-        """
-        following = self.following(job, self._distinct(dataids))
-        return following.to_its_end(None if timeout is None else check_span("timeout", timeout))
-
-    def following(self, job: str, dataids: DataIds = (), *, left: int | None = None) -> EndWait[JobProgress]:
-        """Follow chunks until they are done or failed for good. `left`: how many are known to be left."""
-        return follow(partial(self._progress, job), dataids, partial(self._looking, job), left)
-
-    def _progress(self, job: str, dataids: Sequence[str], left: int | None, wait: float) -> JobProgress:
-        del left, wait  # The store answers at once; see _looking.
-        return progress_of(self, job, dataids)
-
-    def _looking(self, job: str, waiting: JobWait, look: Look[JobProgress]) -> Looking[JobProgress]:
-        listen = partial(self._store.listen, job)
-        return Looking(partial(look, 0), listen, REST_SECONDS, lambda: waiting.is_unfinished)
 
     def _open(self, job: str, key: str | None) -> Opened | None:
         """Open the job's secrets with its key before anything is claimed; None without a key."""
