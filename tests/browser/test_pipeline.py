@@ -69,7 +69,7 @@ def test_a_failed_chunk_is_found_understood_and_made_again_by_mouse(site: Site, 
     page = visit(site)
     expect(page.get_by_role("heading", level=1)).to_contain_text("failed")
     page.locator("#need-failed-chunks").get_by_role("link", name="See why").click()
-    page.get_by_label("Job").select_option(f"{failed}-clean")
+    page.get_by_label("Job", exact=True).select_option(f"{failed}-clean")
     page.get_by_role("button", name="Filter").click()
     page.get_by_role("table", name="Chunks").get_by_role("link", name="7", exact=True).click()
     expect(page.locator("#message")).to_contain_text("disk full on node2")
