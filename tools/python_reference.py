@@ -23,7 +23,8 @@ INTERNAL: Mapping[str, frozenset[str]] = {
         "Gate": """answer_within deposits epochs guards ingest keeps_repeats make_work_folder narrowed profiles_folder
             repeats root service sessions sight store store_group upkeep""",
         "Locks": "must_outlive resource_limit steps summary tending watch_loss",
-        "Ledger": "custody following looking_for_next looking_for_work",
+        "Ledger": "custody looking_for_next",
+        "LedgerWaits": "following looking_for_work",
         "LedgerReader": "left_of next_of rows spans tallies",
         "Queue": "check_profile create_portion looking presence",
         "QueueReader": "first_free following tables",

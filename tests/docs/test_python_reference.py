@@ -13,6 +13,7 @@ from sphinx.pycode import ModuleAnalyzer
 import headgate
 from headgate.service.leases.renewal import KeptAlive
 from headgate.service.ledger.questions import LedgerReader
+from headgate.service.ledger.waits import LedgerWaits
 from headgate.service.queue.questions import QueueReader
 from tests.docs.pages import ROOT, all_pages, blocks_of
 from tools.python_reference import (
@@ -106,7 +107,7 @@ def test_every_field_of_a_noun_has_a_sentence() -> None:
 
 
 def test_every_internal_name_exists() -> None:
-    kinds = {**CLASSES, **{each.__name__: each for each in (KeptAlive, LedgerReader, QueueReader)}}
+    kinds = {**CLASSES, **{each.__name__: each for each in (KeptAlive, LedgerReader, LedgerWaits, QueueReader)}}
     for name, members in INTERNAL.items():
         source = inspect.getsource(kinds[name])
         assert [each for each in members if not re.search(rf"\b(def |self\.|){each}\b", source)] == []
