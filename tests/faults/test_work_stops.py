@@ -25,7 +25,7 @@ from tests.faults.conftest import FULL, Report
 from tests.fresh import scheme
 from tests.waiting import until
 
-pytestmark = pytest.mark.torture
+pytestmark = [pytest.mark.torture, pytest.mark.timeout(1800 if FULL else 120)]
 CHUNKS, ACTS, WORKERS = (1000, 100, 2) if FULL else (48, 8, 2)
 #: Short, so that what was killed is soon made again; a command ends long before.
 LEASE, GRACE = 2.0, 0.5
