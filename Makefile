@@ -59,6 +59,7 @@ check: venv ## Check format, lint, types, imports, the words of texts, and that 
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_docs.py --check
 	$(BIN)/python tools/english.py
+	@! git grep -nE '^(<{7}|\|{7}|>{7})( |$$)' || { echo 'left over from a merge'; exit 1; }
 
 format: venv ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format .
