@@ -10,7 +10,7 @@ from headgate.service.queue.checks import PAYLOAD_TYPES, TYPES
 
 SAID = {
     "erc_who": "Everybody", "note": "n", "digest_type": "md5", "digest_value": "0" * 32, "filename": "x.checkm",
-    "primary_id": "ark:13030/m5-abc", "local_id": ["l1; l2", "l1"], "notification": "a@b.org",
+    "primary_id": "ark:13030/m5-abc", "local_id": ["l1; l2", "l1"], "notification": "a@b.org", "response_type": "xml",
 }  # fmt: skip
 ROWS = b"""http://h/1 | md5 | 0123456789abcdef0123456789abcdef | 7 |  | one | ark:/13030/m51 | a;b | Ann | One | 1999
 http://h/2

@@ -9,6 +9,10 @@ import pytest
 
 from headgate import Gate
 from headgate.core.queue.model import Batch
+from headgate.daemon_wiring import ingest_handlers
+from headgate.service.leases.clock import steady
+from headgate.service.leases.renewal import ItemHold
+from headgate.service.queue.outcomes import NotNow
 from tests.ingest.site import Site, running, site
 from tests.merritt.other_side import OtherSide
 from tests.merritt.walk import orphans
@@ -63,6 +67,79 @@ def test_a_batch_of_the_other_side_is_ingested_to_its_end(here: Site, other: Oth
         assert gate.queue.clean(0) == [batch]
     assert orphans(other) == []
     assert (other.names("/batches"), other.names("/jobs"), other.names("/batch-uuids")) == ([], ["states"], [])
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [("file", "file"), ("manifest", "manifest"), ("object-manifest", "manifest"), ("batchManifest", "file"),
+     ("batch-manifest", "file")],
+)  # fmt: skip
+def test_a_batch_with_all_that_merritts_submissions_say_gets_its_jobs(
+    here: Site, other: OtherSide, word: str, kind: str
+) -> None:
+    """Each key of Merritt's own submissions, and one that nobody knows."""
+    url = here.origin.add("/a.txt", b"hello")
+    if word in ("batchManifest", "batch-manifest"):
+        url = here.batch_manifest("/batch", {"l1": url}, "mrt-single-file-batch-manifest")
+    said = {
+        "profile": "demo", "type": word, "size": "5", "filename": url, "update": False, "submitter": "bob/Bob",
+        "responseForm": "xml", "creator": "Bob", "title": "Hello", "date": "2026", "objectID": "", "localID": "l1",
+        "notification": "bob@example.org", "digestType": "", "digestValue": "", "note": "", "notificationFormat": "xml",
+        "DataCiteResourceType": "Text", "DCsubject": "greetings", "submissionDate": "2026-11-15 02:33:22 +0000",
+        "theirs": {"a": [1]},
+    }  # fmt: skip
+    batch = other.create_batch(**said)
+    with here.gate() as gate, running(gate, only=["batch-pending"]):
+        until(lambda: other.batch_status(batch) != "Pending", "it has its jobs", 60)
+        assert (gate.queue.batch(batch).message, gate.queue.batch(batch).made) == ("1 job", 1)
+        found = gate.queue.job("jid0000000001")
+        assert found.configuration["theirs"] == {"a": [1]}
+        assert found.identifiers.local == ("l1",)
+    configuration = other.content("/jobs/jid0000000001/configuration")
+    wanted = {
+        "batchID": other.content(f"/batches/{batch}/submission")["batchID"], "profile": "demo", "type": kind,
+        "submitter": "bob/Bob", "responseForm": "xml", "DCsubject": "greetings", "DataCiteResourceType": "Text",
+        "notification": "bob@example.org", "notificationFormat": "xml",
+    }  # fmt: skip
+    assert {name: configuration.get(name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("said", [{"type": "unheard-of"}, {"type": ""}, {}])
+def test_a_batch_of_a_type_that_nobody_knows_ends_with_a_report_that_says_so(
+    here: Site, other: OtherSide, said: dict[str, str]
+) -> None:
+    batch = other.create_batch(profile="demo", submitter="bob", filename="http://h/a", **said)
+    with here.gate() as gate, running(gate, only=["batch-pending", "batch-reporting"]):
+        found = ended(gate, batch)
+        assert found.state == "failed"
+        assert f"type {said.get('type', '')!r} is not one of file, container," in found.message
+
+
+def test_a_job_of_a_type_that_nobody_knows_fails_by_it(here: Site, other: OtherSide) -> None:
+    _batch, job = batch_of_theirs(here, other)
+    configuration = other.content(f"/jobs/{job}/configuration")
+    other.put(f"/jobs/{job}/configuration", {**configuration, "type": "unheard-of"})
+    with here.gate() as gate, running(gate, only=["job-pending"]):
+        until(lambda: other.job_status(job) == "Failed", "it fails")
+        assert "payload_type 'unheard-of' is not one of" in gate.queue.job(job).message
+
+
+def test_a_job_that_is_resumed_while_its_batch_is_reported_is_waited_for(here: Site, other: OtherSide) -> None:
+    """Merritt's admin tool resumes jobs of any batch: a report that is made then would be the last one."""
+    batch, job = batch_of_theirs(here, other)
+    for status in ("Estimating", "Provisioning", "Downloading", "Failed"):
+        other.set_job(job, status)
+    with here.gate() as gate:
+        report = ingest_handlers(gate)["batch-reporting"]
+        taken = gate.queue.acquire_batch("reporting")
+        assert taken is not None
+        other.set_job(job, "Downloading", retry=True)
+        outcome = report(taken, ItemHold(lambda _: 60.0, taken, steady()))
+        assert outcome == NotNow(f"reported when its jobs have ended: {job} is in the queue")
+        gate.queue.give_back(taken)
+        with running(gate):
+            assert ended(gate, batch).state == "completed"
+            until(lambda: len(here.mails()) == 1, "it is reported once")
 
 
 def test_a_profile_that_does_not_exist_fails_the_job_by_its_name(here: Site, other: OtherSide) -> None:

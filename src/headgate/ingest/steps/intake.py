@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.core.errors import BadProfiles, BadValue, Invalid, Refused, ServiceUnavailable
-from headgate.core.queue.model import Batch, IngestJob, NewJob
+from headgate.core.queue.model import Batch, IngestJob, NewJob, Submission
 from headgate.core.values.plurals import plural
+from headgate.core.values.words import check_word
 from headgate.ingest.context import Context, now, stop_of
 from headgate.ingest.formats import manifest
 from headgate.ingest.notices import messages
 from headgate.ingest.profiles.profile import Profile, from_snapshot
 from headgate.ingest.retries import Retries, retried
-from headgate.ingest.steps.new_jobs import BATCHES, jobs_of
+from headgate.ingest.steps.new_jobs import BATCHES, jobs_of, submission_type
 from headgate.ingest.steps.payload import (
     check_data,
     check_sources,
@@ -27,6 +28,7 @@ from headgate.ingest.steps.payload import (
 )
 from headgate.ingest.stopping import Stop, waited
 from headgate.service.leases.renewal import ItemHold
+from headgate.service.queue.checks import PAYLOAD_TYPES
 from headgate.service.queue.outcomes import Done, Held, Outcome
 
 #: Errors that mean that a payload yields no jobs. A store that is away does not mean that.
@@ -58,7 +60,7 @@ def job_pending(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
     profile = context.profile(job)
     if why := context.hold_of(profile.name):
         return Held(f"collection {profile.collection} is on hold, set by its profile: {why}")
-    kind = str(job.configuration["payload_type"])
+    kind = check_word("payload_type", str(job.configuration["payload_type"]), PAYLOAD_TYPES)
     if kind != "object_manifest":
         name = payload_name(job)
         if kind == "container":
@@ -78,13 +80,14 @@ def _no_jobs(context: Context, batch: Batch, problem: str) -> Outcome:
 
 
 def _rows(context: Context, batch: Batch, profile: Profile, stop: Stop) -> Sequence[NewJob]:
-    submission = batch.submission
+    # Another program may have written it, in its own words.
+    submission = replace(batch.submission, type=submission_type(batch.submission.type))
     uploaded = context.is_uploaded(submission.payload_url)
     if not uploaded and (why := profile.sources.refusal(submission.payload_url)):
         raise BadValue("payload", submission.payload_url, f"may not be fetched: {why}")
     found = None
     if submission.type in BATCHES:
-        found = _batch_manifest(context, batch, profile, stop, uploaded=uploaded)
+        found = _batch_manifest(context, batch.id, submission, profile, stop, uploaded=uploaded)
     said: dict[str, Any] = {"submitted": now().isoformat(timespec="seconds"), "batch_type": submission.type}
     return [
         replace(row, settings={**row.settings, **said, "supplied_id": row.identifiers.primary})
@@ -93,20 +96,20 @@ def _rows(context: Context, batch: Batch, profile: Profile, stop: Stop) -> Seque
 
 
 def _batch_manifest(
-    context: Context, batch: Batch, profile: Profile, stop: Stop, *, uploaded: bool
+    context: Context, batch_id: str, submission: Submission, profile: Profile, stop: Stop, *, uploaded: bool
 ) -> manifest.Manifest:
     """Fetched once and kept: jobs that are made after a restart are made of the same rows."""
-    place = context.options.work_folder / batch.id / "manifest.checkm"
+    place = context.options.work_folder / batch_id / "manifest.checkm"
     limits = profile.limits
     kept = place.is_file()
     if kept:
         data = place.read_bytes()
     else:
         fetcher = context.fetcher(profile, uploaded=uploaded)
-        url = batch.submission.payload_url
+        url = submission.payload_url
         data = retried(lambda: fetcher.read(url, limits.manifest_size, stop), Retries(limits.tries), waited(stop))
-        check_data("the batch manifest", data, expected_digest(batch.submission.metadata))
-    expected = BATCHES[batch.submission.type]
+        check_data("the batch manifest", data, expected_digest(submission.metadata))
+    expected = BATCHES[submission.type]
     found = manifest.parse(data, expected, limit=limits.manifest_size, most=limits.batch_jobs)
     check_sources(profile, found)
     if not kept:

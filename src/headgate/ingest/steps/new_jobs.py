@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headgate.core.queue.model import DEFAULT_PRIORITY, MAX_CRASHES, Identifiers, NewJob, Submission
+from headgate.core.queue.model import DEFAULT_PRIORITY, FIXED_KEYS, MAX_CRASHES, Identifiers, NewJob, Submission
 from headgate.core.values.words import unknown_word
 from headgate.ingest.formats import ark
 from headgate.ingest.formats.manifest import (
@@ -37,8 +37,9 @@ _FORM_WORDS = {
     "batchManifestContainer": "container-batch-manifest",
     "batchManifestFile": "single-file-batch-manifest",
 }
-#: Metadata of a submission that does not belong to each of its jobs, and metadata that only the profile sets.
-_OF_THE_BATCH = frozenset(["primary_id", "local_id", "batch_id", "notification", "notification_format", MAX_CRASHES])
+#: Metadata of a submission that does not belong to each of its jobs, that the store takes over, or that only the
+#: profile sets.
+_OF_THE_BATCH = frozenset(["primary_id", "local_id", "notification", "notification_format", MAX_CRASHES, *FIXED_KEYS])
 #: What a submission says of its one payload, and so of none of the payloads that a batch manifest lists.
 _OF_THE_PAYLOAD = frozenset(["digest_type", "digest_value", "size", "filename"])
 

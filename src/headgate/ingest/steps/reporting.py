@@ -11,15 +11,18 @@ from headgate.ingest.context import Context
 from headgate.ingest.notices import batch_mails as report
 from headgate.ingest.notices import messages
 from headgate.service.leases.renewal import ItemHold
-from headgate.service.queue.outcomes import Done, Outcome
+from headgate.service.queue.outcomes import Done, NotNow, Outcome
 
 
 def batch_reporting(context: Context, batch: Batch, _hold: ItemHold) -> Outcome:
     """The report of all jobs, or what changed since the last one."""
     with suppress(BadProfiles, BadValue):  # Another program may have started it, and nobody of ours worked on it.
         context.profile_of(batch.id) or context.adopted(batch.id, batch.profile)
-    messages.announce(context, batch.id, messages.REPORT)
     jobs = context.queue.jobs(batch=batch.id)
+    if running := [job.id for job in jobs if folder_of(job.state) is BatchFolder.PROCESSING]:
+        # Merritt's programs add and resume jobs also while the report is made.
+        return NotNow(f"reported when its jobs have ended: {running[0]} is in the queue")
+    messages.announce(context, batch.id, messages.REPORT)
     profile = context.profile_of(batch.id)
     if profile and profile.callback_url and profile.callback_for_failed:
         for job in jobs:

@@ -50,6 +50,8 @@ _JOB_KEYS = {**_KEYS, "supplied_id": "objectID", "submission_mode": "update"}
 _BATCH_KEYS = {**_KEYS, "batch_id": "batchID", "primary_id": "objectID", "local_id": "localID"}
 #: Keys that both call alike.
 _ALIKE = ("submitter", "note", "notification")
+#: What Merritt's services read from each job about its notices; otherwise it is the batch's.
+_NOTICES = ("notification", "notification_format")
 #: The kinds of payload that they call otherwise.
 _TYPES = {"object_manifest": "manifest"}
 #: Nodes of a job that hold what its configuration has as one key each.
@@ -211,7 +213,9 @@ class MerrittTree(QueueTree):
 
     def new_documents(self, batch: Batch, identifiers: Identifiers) -> Documents:
         names = {"objectID": identifiers.primary, "localID": ";".join(identifiers.local)}
-        own = {"batchID": batch.submission.metadata.get("batch_id", ""), "jobID": f"jid-{uuids.uuid4()}"}
+        said = batch.submission.metadata
+        own = {"batchID": said.get("batch_id", ""), "jobID": f"jid-{uuids.uuid4()}"}
+        own |= {_KEYS.get(key, key): said[key] for key in _NOTICES if said.get(key)}
         return {CONFIGURATION: {**own, **{key: value for key, value in names.items() if value}}, METADATA: {}}
 
     def identifiers(self, identifiers: Identifiers) -> dict[str, Any]:
