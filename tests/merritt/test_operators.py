@@ -1,8 +1,11 @@
 """What operators of Merritt's admin tool look at: collections, bytes, metrics, and foreign parts of the tree."""
 
+from pathlib import Path
+
 import pytest
 
 from headgate import Gate
+from tests.cli.commands import Headgate
 from tests.merritt.other_side import OtherSide
 
 GIGABYTES = 2_500_000_000
@@ -60,8 +63,24 @@ def test_metrics_have_merritts_names(gate: Gate) -> None:
 
 
 @pytest.mark.usefixtures("busy")
-def test_foreign_parts_of_the_tree_are_shown_and_left_alone(gate: Gate, other: OtherSide) -> None:
+def test_foreign_parts_of_the_tree_are_shown_and_left_alone(
+    gate: Gate, other: OtherSide, url: str, tmp_path: Path
+) -> None:
     assert gate.queue.foreign() == {"access/small": {"Processing": 1, "Completed": 2}, "migration/m1": {}}
     assert [fault for fault in gate.queue.faults() if "access" in fault.item or "migration" in fault.item] == []
     gate.queue.clean(0)
     assert len(other.names("/access/small")) == 3
+    doctor = Headgate(f"{url}?spelling=mrt-zk", tmp_path)("doctor")
+    shown = "access/small (1 Processing, 2 Completed); migration/m1 (empty)"
+    assert f"note     other programs keep beside the queue, which is left alone: {shown}" in doctor.out
+
+
+def test_an_old_batch_is_warned_about_and_a_failed_one_is_marked(
+    busy: list[str], url: str, tmp_path: Path, other: OtherSide
+) -> None:
+    first, second, old = busy
+    for batch, status in ((first, "Reporting"), (old, "Completed")):
+        content = {"status": status, "last_modified": "2026-01-01 00:00:00 +0000", "message": ""}
+        other.put(f"/batches/{batch}/status", content)
+    rows = Headgate(f"{url}?spelling=mrt-zk", tmp_path)("ingest", "summary", "--json").json["items"]
+    assert {row["batch"]: row["level"] for row in rows} == {first: "WARN", second: "FAIL", old: ""}

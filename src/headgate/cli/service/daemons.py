@@ -93,8 +93,9 @@ def daemon(console: Console, /, names: Sequence[str], interval: float, *, once: 
     timekeeper      judges which expected chunks are late (see headgate late)
 
     Consumers process batches or ingest jobs in one state: batch-pending, batch-reporting, batch-update-reporting,
-    job-pending, job-estimating, job-provisioning, job-downloading, job-processing, job-recording, job-notify. The
-    built-in steps follow the profiles in the folder `profiles_folder`; --handler and --exec replace them.
+    job-pending, job-estimating, job-provisioning, job-downloading, job-processing, job-recording, job-notify; in a
+    queue shared with Merritt also job-storing. The built-in steps follow the profiles in the folder `profiles_folder`;
+    --handler and --exec replace them.
 
     CMD is split into words like a shell command, and runs without a shell. Its environment contains HEADGATE_ITEM,
     HEADGATE_STATE, HEADGATE_TOKEN and HEADGATE_ITEM_FILE (a file with the whole item as JSON). From the daemon's

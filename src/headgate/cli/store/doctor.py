@@ -56,7 +56,7 @@ def doctor(console: Console, repair: bool) -> int:  # noqa: FBT001 - click passe
     with console.gate() as gate, working(console, "checking everything"):
         looked = _looked_at(gate.counts())
         repaired, left = _repair(gate, console.client()) if repair else ([], gate.faults())
-        notices, alarms = gate.notices(), gate.alarms()
+        notices, alarms = [*gate.notices(), *_beside(gate)], gate.alarms()
     document = {
         "store": plain(named_store(console.settings)),
         "looked_at": {plural_of(noun): count for noun, count in looked.items()},
@@ -76,6 +76,15 @@ def _looked_at(now: Counts) -> dict[str, int]:
         "batch": now.batches, "ingest job": now.ingest_jobs, "hold": now.collections_held,
         "claim": now.chunks_running + now.claims_expired, "locked resource": now.locked_resources,
     }  # fmt: skip
+
+
+def _beside(gate: Gate) -> list[str]:
+    """What other programs keep beside the ingest queue."""
+    found = [
+        f"{place} ({', '.join(f'{count:,} {status}' for status, count in counts.items()) or 'empty'})"
+        for place, counts in gate.queue.foreign().items()
+    ]
+    return [f"other programs keep beside the queue, which is left alone: {'; '.join(found)}"] if found else []
 
 
 def _repair(gate: Gate, by: str) -> tuple[list[Fault], list[Fault]]:
