@@ -3,13 +3,17 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import headgate
 from headgate import Gate
 from headgate.core.queue.model import Batch
 from headgate.daemon_wiring import ingest_handlers
+from headgate.http.port.server import Server
+from headgate.http.service import Service
 from headgate.service.leases.clock import steady
 from headgate.service.leases.renewal import ItemHold
 from headgate.service.queue.outcomes import NotNow
@@ -27,6 +31,14 @@ def here(url: str, tmp_path: Path) -> Iterator[Site]:
     with site(tmp_path, f"sqlite:///{tmp_path / 'headgate.db'}", f"{url}?spelling=mrt-zk") as found:
         found.profile()
         yield found
+
+
+@contextmanager
+def serving(gate: Gate) -> Iterator[Server]:
+    server = Server(Service(gate), "127.0.0.1:0")
+    server.start()
+    yield server
+    server.stop()
 
 
 def batch_of_theirs(here: Site, other: OtherSide) -> tuple[str, str]:
@@ -115,6 +127,16 @@ def test_a_batch_of_a_type_that_nobody_knows_ends_with_a_report_that_says_so(
         assert f"type {said.get('type', '')!r} is not one of file, container," in found.message
 
 
+@pytest.mark.parametrize("profile", ["", "../secret", "no such"])
+def test_a_batch_of_a_profile_that_cannot_be_one_ends_with_a_report_that_says_so(
+    here: Site, other: OtherSide, profile: str
+) -> None:
+    batch = other.create_batch(profile=profile, submitter="bob", filename="http://h/a", type="file")
+    with here.gate() as gate, running(gate, only=["batch-pending", "batch-reporting"]):
+        found = ended(gate, batch)
+        assert (found.state, "profile" in found.message) == ("failed", True)
+
+
 def test_a_job_of_a_type_that_nobody_knows_fails_by_it(here: Site, other: OtherSide) -> None:
     _batch, job = batch_of_theirs(here, other)
     configuration = other.content(f"/jobs/{job}/configuration")
@@ -140,6 +162,21 @@ def test_a_job_that_is_resumed_while_its_batch_is_reported_is_waited_for(here: S
         with running(gate):
             assert ended(gate, batch).state == "completed"
             until(lambda: len(here.mails()) == 1, "it is reported once")
+
+
+def test_daemons_behind_a_service_ingest_a_batch_of_the_other_side(here: Site, other: OtherSide) -> None:
+    """They have no profiles of their own: the service keeps the profile when they take a job."""
+    batch, _job = batch_of_theirs(here, other)
+    unknown = other.create_batch(profile="nobody", submitter="bob", filename="http://h/a", type="file")
+    lost = other.create_job(unknown, {"profile": "nobody", "type": "file", "filename": "http://h/a"})
+    other.set_batch(unknown, "Reporting")
+    settings = here.settings | {"coordination_url": "", "profiles_folder": str(here.folder / "none")}
+    with here.gate() as gate, serving(gate) as server:
+        token = gate.tokens.new("outside", ["queue:work", "lock:acquire", "read"]).token
+        with headgate.connect(server.url, token=token, **settings) as outside, running(outside):
+            assert ended(gate, batch).state == "completed", [each.message for each in gate.queue.jobs("failed")]
+            until(lambda: other.job_status(lost) == "Failed", "its profile does not exist")
+            assert "there is no profile nobody" in gate.queue.job(lost).message
 
 
 def test_a_profile_that_does_not_exist_fails_the_job_by_its_name(here: Site, other: OtherSide) -> None:

@@ -160,6 +160,7 @@ class Context:
     def adopted(self, batch: str, name: str) -> Profile:
         """The profile of a batch that another program has started, kept from now on. BadProfiles when it cannot be."""
         if self.elsewhere is not None:
+            self.current_profile(name)
             raise BadValue("batch", batch, "was started without a profile; submit it again")
         return from_snapshot(adopt_batch(self.inventory, self.options.profiles_folder, batch, name).profile)
 

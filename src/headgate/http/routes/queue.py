@@ -30,6 +30,7 @@ from headgate.core.queue.model import (
     is_batch,
 )
 from headgate.core.tables.machine import By
+from headgate.core.tables.states import MERRITT_BATCH
 from headgate.core.values.names import check_reason
 from headgate.core.values.wire import plain
 from headgate.gate import Gate
@@ -90,8 +91,8 @@ async def acquire_batch(call: ApiCall, *, after: str | None, **asked: Any) -> It
 
     def look(**asked: Any) -> Batch | None:
         found = gate.queue.acquire_batch(after=after, **asked)
-        if found is not None and found.state == PENDING:
-            _keep_profile(gate, found)
+        if found is not None:
+            _keep_profile(gate, found.id, found.profile, found if found.state == PENDING else None)
         return found
 
     return await _found(call, "batch", after or "", look, **asked)
@@ -100,10 +101,14 @@ async def acquire_batch(call: ApiCall, *, after: str | None, **asked: Any) -> It
 @handlers.of(queue.acquire_job)
 async def acquire_job(call: ApiCall, *, after: queue.Position | None, **asked: Any) -> Item | None:
     """In the order of priorities."""
+    gate = call.service.gate
     place = None if after is None else Place(after.priority, check_item_id(after.id))
 
     def look(**asked: Any) -> IngestJob | None:
-        return call.service.gate.queue.acquire_job(after=place, **asked)
+        found = gate.queue.acquire_job(after=place, **asked)
+        if found is not None:
+            _keep_profile(gate, found.batch, found.profile)
+        return found
 
     return await _found(call, "job", str(place or ""), look, **asked)
 
@@ -234,17 +239,22 @@ async def _found(
     return await asked_to_wait(call.request, wait, turn)
 
 
-def _keep_profile(gate: Gate, batch: Batch) -> None:
-    """Record the profile that a batch starts with, which only the service chooses, whatever worker takes the batch."""
-    if not gate.keeps_inventory:
-        return
-    from headgate.ingest.profiles.snapshots import start_batch
+def _keep_profile(gate: Gate, batch: str, name: str, starts: Batch | None = None) -> None:
+    """Record the profile of a batch, which only the service chooses, whatever worker takes the batch or a job of it.
 
+    `starts`: the batch, if it begins with this. Another one has begun, and keeps its profile, unless one of Merritt's
+    programs started it.
+    """
+    if not gate.keeps_inventory or not (starts or gate.queue.tables()[0] is MERRITT_BATCH):
+        return
+    from headgate.ingest.profiles.snapshots import adopt_batch, start_batch
+
+    folder = Path(gate.settings["profiles_folder"])
     try:
-        start_batch(gate.inventory, Path(gate.settings["profiles_folder"]), batch)
-    except BadProfiles as error:
+        start_batch(gate.inventory, folder, starts) if starts else adopt_batch(gate.inventory, folder, batch, name)
+    except (BadProfiles, BadValue) as error:
         # Outside owners may need no profile. Our own steps report the mistakes.
-        log("batch.no_profile", logging.WARNING, batch=batch.id, why=str(error))
+        log("batch.no_profile", logging.WARNING, batch=batch, why=str(error))
 
 
 def _is_work(gate: Gate, batch_states: Sequence[str], job_states: Sequence[str]) -> bool:

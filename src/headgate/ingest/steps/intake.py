@@ -41,7 +41,7 @@ def batch_pending(context: Context, batch: Batch, hold: ItemHold) -> Outcome:
     make_folder(context.options.work_folder / batch.id)
     try:
         profile = from_snapshot(context.start(batch).profile)
-    except BadProfiles as error:
+    except (BadProfiles, BadValue) as error:
         return _no_jobs(context, batch, str(error))
     if not batch.made and (why := context.hold_of(batch.profile)):
         return Held(f"collection {profile.collection} is on hold, set by its profile: {why}")
