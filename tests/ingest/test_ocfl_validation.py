@@ -267,6 +267,11 @@ def capitals_in_sidecars(root: Path) -> None:
         path.write_text(f"{digest.upper()} {name}\n")
 
 
+def write_on_in_a_sidecar(root: Path) -> None:
+    with (root / "v1/inventory.json.sha512").open("ab") as sidecar:
+        sidecar.write(b"\xd5")
+
+
 #: Where ocfl-py 2.1.0 calls an object valid that is not: the codes that we report, what the specification says, and
 #: such an object.
 STRICTER: dict[str, tuple[str, Broken]] = {
@@ -289,6 +294,10 @@ STRICTER: dict[str, tuple[str, Broken]] = {
     "E033": (
         "RFC 8259, section 4: with a name twice in an object, readers differ in what they see. ocfl-py takes the last.",
         Broken(files=raw_inventories(lambda raw: raw.replace(b'"head"', b'"head": "v2", "head"'))),
+    ),
+    "E061": (
+        "Section 3.4: the sidecar MUST have the form DIGEST inventory.json. ocfl-py reads its first line alone.",
+        Broken(files=write_on_in_a_sidecar),
     ),
     "E090 E092": (
         "Section 4.6: links MUST NOT be used. ocfl-py follows symbolic ones, and does not look for hard ones.",

@@ -124,7 +124,8 @@ class Faults:
                 what = f"its job {each.job or '(unknown)'} is gone"
                 yield Finding(Fault("object-lock", each.path, what, "remove the lock"), each.removal())
             elif lasts and each.name not in needed:
-                what = "another program holds it without a session, and no job that has not ended needs it"
+                what = "another program holds it without a session, and no job that has not ended needs it; if that"
+                what += " program is gone, delete the node with Merritt's admin tool or ZooKeeper's own"
                 yield Finding(Fault("object-lock", each.path, what))
 
     def _left_beside(self, known: set[str]) -> Iterator[str]:
