@@ -25,7 +25,7 @@ from headgate.core.tables.states import MACHINES
 from headgate.http import metrics
 from headgate.ingest.profiles.profile import Profile
 from headgate.stores.sql import schema
-from headgate.stores.sql.history_schema import KNOWN_FUNCTION, history
+from headgate.stores.sql.history_schema import KNOWN_DOMAIN, history
 from headgate.stores.zookeeper import tree
 from headgate.stores.zookeeper.queue import tree as queue_tree
 from headgate.stores.zookeeper.queue.spellings import SPELLINGS
@@ -161,7 +161,7 @@ def schema_page() -> str:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     parts = ["# Schema\n", NOTICE, "As PostgreSQL has it; the others differ only in the names of types.\n"]
     for table in schema.metadata.sorted_tables:
-        ddl = [KNOWN_FUNCTION.strip() + ";"] if table is history else []
+        ddl = [KNOWN_DOMAIN.strip() + ";"] if table is history else []
         ddl += [str(CreateTable(table).compile(dialect=dialect)).strip() + ";"]
         ddl += [
             str(CreateIndex(index).compile(dialect=dialect)).strip() + ";"

@@ -1,6 +1,7 @@
 """The queue's tables: guarded by the database, read by index, repaired by the doctor."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from headgate.core.tables.states import INGEST_JOB
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.queue import statements as sql
-from tests.conftest import SQL_STORES
+from tests.conftest import SQL_STORES, fresh_store
 from tests.contract.ledger_steps import database
 from tests.contract.queue_steps import (
     WHO,
@@ -27,6 +28,7 @@ from tests.contract.queue_steps import (
     taken_job,
     told,
 )
+from tests.shared_servers import Servers
 
 on_sql = pytest.mark.parametrize("kind", SQL_STORES)
 
@@ -211,12 +213,28 @@ def test_taking_and_moving_a_job_costs_as_many_calls_in_every_state(
 def test_acquiring_reads_the_head_of_an_index(gate: Gate, kind: str, statement: str) -> None:
     """The plan of what must not grow with what is pending."""
     batch_with_jobs(gate.queue, 1000)
-    store = database(gate)
     if kind != "sqlite":
         analyze = "analyze hg_ingest_job" if kind == "postgresql" else "analyze table hg_ingest_job"
-        store.lend(lambda connection: connection.cursor().execute(analyze))
-    wanted = sql.JOBS.find_free if statement == "find_free" else sql.JOBS.find_behind
-    text, params = store.dialect.prepare(wanted, {"state": "pending", "priority": 5, "after": 500})
+        database(gate).lend(lambda connection: connection.cursor().execute(analyze))
+    reads_the_head(gate, kind, {"find_free": sql.JOBS.find_free, "behind": sql.JOBS.find_behind}[statement])
+
+
+@pytest.mark.parametrize("statement", ["find_free", "behind", "take"])
+def test_postgresql_reads_the_head_of_an_index_before_it_knows_the_sizes(
+    servers: Servers, tmp_path: Path, statement: str
+) -> None:
+    """It analyzes a table up to a minute after it was filled, and keeps a plan until then."""
+    for url in fresh_store("postgresql", servers, tmp_path):
+        with headgate.connect(url) as gate:
+            batch_with_jobs(gate.queue, 4000)
+            take = database(gate).dialect.take_item["jid"]
+            wanted = {"find_free": sql.JOBS.find_free, "behind": sql.JOBS.find_behind, "take": take}[statement]
+            reads_the_head(gate, "postgresql", wanted)
+
+
+def reads_the_head(gate: Gate, kind: str, wanted: Statement) -> None:
+    asker = {"worker": "w", "request_id": "r", "lease": 1, "principal": ""}
+    text, params = database(gate).dialect.prepare(wanted, {"state": "pending", "priority": 5, "after": 500, **asker})
     plan = plan_of(gate, kind, text, params)
     assert "hg_ingest_job_next" in plan
     for word in ("Sort", "TEMP B-TREE", "filesort"):

@@ -140,7 +140,10 @@ class Postgresql(Dialect):
     move_job = MOVE_JOB
     last_token = Statement("The last number that was given.", "select last_value from hg_token_number_seq")
     begin_read = "begin read only"
-    begin_still = ("begin isolation level repeatable read read only", "set local enable_seqscan = on")
+    begin_still = (
+        "begin isolation level repeatable read read only",
+        "set local enable_seqscan = on; set local enable_bitmapscan = on",
+    )
     list_tables = Statement(
         "The tables of this schema.",
         "select tablename from pg_tables where schemaname = any(current_schemas(false))",
