@@ -92,7 +92,9 @@ def printable(value: object) -> str:
     must be kept.
     """
     text = "" if value is None else redact(str(value))
-    return "".join(letter if letter.isprintable() else " " for letter in text).strip()[:NOTE_LENGTH]
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return text.strip()[:NOTE_LENGTH]
 
 
 def check_uri(value: object) -> str:

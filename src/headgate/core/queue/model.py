@@ -316,8 +316,7 @@ def has_row(machine: Machine, state: str, event: str) -> bool:
 
 def work_states(machine: Machine) -> tuple[str, ...]:
     """The states in which an item may be taken."""
-    owned = (row.source for row in machine.rows if row.by is By.OWNER and row.source != machine.start)
-    return tuple(dict.fromkeys(owned))
+    return machine.owned
 
 
 def has_ended(item: Item) -> bool:

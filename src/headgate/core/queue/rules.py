@@ -195,7 +195,7 @@ class QueueRules:
 
     def may_be_taken(self, machine: Machine, state: str) -> bool:
         """Whether consumers work on what follows this table in that state."""
-        return state in self._work_states[machine.name]
+        return state in machine.owned
 
     def state_for_jobs(self, batch: Batch) -> str:
         """The state of a batch for what may happen to its jobs.
@@ -214,8 +214,10 @@ class QueueRules:
 
         None: the slow path decides. TransitionRefused when there is no row for a consumer.
         """
-        self.rows_for(item_id, state, event, By.OWNER)
-        return None if is_batch(item_id) else self._fast.get((state, event))
+        row = None if is_batch(item_id) else self._fast.get((state, event))
+        if row is None:
+            self.rows_for(item_id, state, event, By.OWNER)
+        return row
 
     # ------------------------------------------------------------ parts of the tables
 
@@ -281,10 +283,6 @@ class QueueRules:
     @cached_property
     def _ends(self) -> Mapping[str, frozenset[str]]:
         return {machine.name: frozenset(machine.ends) for machine in (self.batch, self.job)}
-
-    @cached_property
-    def _work_states(self) -> Mapping[str, frozenset[str]]:
-        return {machine.name: frozenset(work_states(machine)) for machine in (self.batch, self.job)}
 
     @cached_property
     def _concerning_jobs(self) -> frozenset[str]:

@@ -114,6 +114,12 @@ class Machine:
         found += [state for row in self.rows for state in (row.source, row.target)]
         return tuple(dict.fromkeys(found))
 
+    @cached_property
+    def owned(self) -> tuple[str, ...]:
+        """States in which an owner acts on what exists, in reading order."""
+        found = (row.source for row in self.rows if row.by is By.OWNER and row.source != self.start)
+        return tuple(dict.fromkeys(found))
+
     @property
     def events(self) -> tuple[str, ...]:
         """Every event, in reading order."""

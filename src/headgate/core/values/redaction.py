@@ -75,7 +75,10 @@ def redact(text: str) -> str:
     if _known:
         text = hide(text, _known)
     lowered = text.lower()
-    if not any(sign in lowered for sign in _SIGNS):
+    for sign in _SIGNS:  # Most texts have none; `any` takes three times as long.
+        if sign in lowered:
+            break
+    else:
         return text
     text = _without_assigned(_without_parameters(text))
     for rule, left in _RULES:

@@ -78,7 +78,8 @@ def check_taken(item: object) -> Taken:
     """The same, checked."""
     taken = taken_of(item)
     check_token(taken.token)
-    return replace(taken, id=check_item_id(taken.id), lease=check_positive_lease(taken.lease))
+    item, lease = check_item_id(taken.id), check_positive_lease(taken.lease)
+    return Taken(item, taken.token, taken.state, taken.worker, lease)
 
 
 def check_state(machine: Machine, value: object) -> str:

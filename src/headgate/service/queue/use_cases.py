@@ -198,7 +198,8 @@ class Queue(QueueReader):
             self._asked.note(found, began)
             return self._with_hold(found, table)
 
-        return Looking(look, partial(self._listen, [(table, state)])).within(check_span("wait", wait))
+        seconds = check_span("wait", wait)
+        return Looking(look, partial(self._listen, [(table, state)])).within(seconds) if seconds else look()
 
     def _with_hold(self, found: Found, table: Machine) -> Found:
         """Outside owners learn here what our own consumers look at before they begin."""

@@ -128,6 +128,8 @@ class News:
         self._listener.close()
 
     def _heard(self, number: int) -> None:
+        if not self._listening:
+            return  # One that listens later looks first.
         with self._guard:
             called = [each for each in self._listening if number == EVERYTHING or number in each.numbers]
         for each in called:

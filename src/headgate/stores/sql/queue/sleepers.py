@@ -149,6 +149,8 @@ class Sleepers:
                     self._sleepers[0].woken.set()
 
     def _heard(self, topic: str, items: int = 1) -> None:
+        if not self._sleepers:
+            return  # One that lies down later looks first.
         with self._guard:
             waiting = [each for each in self._sleepers if topic in each.topics and not each.called]
             for each in waiting[:items]:
