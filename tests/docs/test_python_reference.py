@@ -12,8 +12,8 @@ from sphinx.pycode import ModuleAnalyzer
 
 import headgate
 from headgate.service.leases.renewal import KeptAlive
+from headgate.service.ledger.chunk_waits import LedgerWaits
 from headgate.service.ledger.questions import LedgerReader
-from headgate.service.ledger.waits import LedgerWaits
 from headgate.service.queue.questions import QueueReader
 from tests.docs.pages import ROOT, all_pages, blocks_of
 from tools.python_reference import (

@@ -20,10 +20,10 @@ from headgate.core.values.variables import NO_MORE, NamePatterns
 from headgate.service.access.identity import actor, asker_for
 from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
 from headgate.service.leases.looking import Looking
+from headgate.service.ledger.chunk_waits import LedgerWaits, distinct
 from headgate.service.ledger.claim_reports import ClaimLike, check_outputs, check_reference, without_secrets
 from headgate.service.ledger.definitions import Definitions
 from headgate.service.ledger.selected import SelectedChunks
-from headgate.service.ledger.waits import LedgerWaits, distinct
 from headgate.service.ledger.working import Work
 from headgate.service.logs import fit_texts
 from headgate.service.secrets.claim_secrets import with_secrets
