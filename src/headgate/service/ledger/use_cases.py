@@ -449,7 +449,7 @@ class Ledger(LedgerWaits, SelectedChunks):
         try:
             ports = self._ports(claim.job, bare, opened, key)
         except WrongKey:
-            # Keys were changed between the proof and the claim. What cannot be worked on is released.
+            # Keys were changed between the proof and the claim. Claims that cannot be worked on are released.
             self.fail(claim, "the key was replaced while the chunk was being claimed")
             raise
         return replace(
