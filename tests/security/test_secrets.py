@@ -1,6 +1,7 @@
 """A job's key opens the secrets of what the job reads and makes, and nothing else; whatever happened to the store."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -424,9 +425,9 @@ def test_neither_claims_nor_datasets_show_a_secret(admin: Gate, worker: Gate, ke
 def test_a_secret_in_a_failed_workers_message_is_masked(worker: Gate, keys: Keys) -> None:
     claim = worker.ledger.find_next("clean", key=keys["clean"])
     assert claim
-    worker.ledger.fail(claim, f"cannot log in as ann:{CANARY}@db")
+    worker.ledger.fail(claim, f"cannot log in as ann:{CANARY}@db, base64 {b64encode(CANARY.encode()).decode()}")
     (row,) = worker.ledger.status(job="clean", kind="OUTPUT")
-    assert row.message == "cannot log in as ann:***@db"
+    assert row.message == "cannot log in as ann:***@db, base64 ***"
 
 
 def test_a_bad_secret_is_refused_without_being_shown(admin: Gate, keys: Keys) -> None:

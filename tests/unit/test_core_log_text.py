@@ -1,8 +1,9 @@
 """Output as text that is safe to keep: readable, without secrets wherever they are cut, and bounded."""
 
 import json
-from base64 import b64encode
-from urllib.parse import quote
+from base64 import b64encode, urlsafe_b64encode
+from html import escape
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -51,13 +52,16 @@ def test_any_bytes_become_text_without_control_characters(raw: bytes) -> None:
     [
         SECRET, json.dumps(SECRET), quote(SECRET), quote(SECRET, safe=""), repr(SECRET),
         b64encode(SECRET.encode()).decode(), f"\x1b[1m{SECRET[:5]}\x1b[31m{SECRET[5:]}\x1b[0m",
-        json.dumps({"a": SECRET}),
+        json.dumps({"a": SECRET}), quote_plus(SECRET), quote(SECRET).lower(), escape(SECRET),
+        escape(SECRET, quote=False),
+        *(b64encode(f"{user}:{SECRET}@host".encode()).decode() for user in ("", "u", "me", "ann")),
+        *(urlsafe_b64encode(f"{user}{SECRET}".encode()).decode() for user in ("", "u", "me")),
     ],
 )  # fmt: skip
 def test_a_secret_is_masked_however_it_is_written(written: str) -> None:
     text = kept(f"before {written} after\n".encode(), 65536, SECRET)
     assert MASKED in text
-    for part in ("ub4dor", "pass\\word", "dHIwdWI0"):
+    for part in ("ub4dor", "pass\\word", "word", "WI0ZG9y", "R1YjRkb3", "HViNGRvc"):
         assert part not in text
 
 

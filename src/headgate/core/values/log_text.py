@@ -7,7 +7,7 @@ beginning is dropped up to the first whole line, and a line that is still being 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headgate.core.values.redaction import MASKED, hide_parts, redact, secret_parts
@@ -19,6 +19,8 @@ HEAD = 8192
 SHORTEST_BEGINNING = 4
 #: Shorter secrets are looked for as they are, and in no other form.
 SHORTEST_CODED = 4
+#: Base64 of fewer characters is not looked for amid other base64.
+SHORTEST_INNER = 8
 #: Most characters of a line that stands for a whole log.
 LONGEST_LINE = 500
 #: The last characters of an earlier text by which its end is found in a later one.
@@ -31,6 +33,9 @@ _ESCAPES = re.compile(
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]{0,8}[0-~]|\x1b"
 )
+_PERCENT = re.compile("%[0-9A-F]{2}")
+#: Base64 as it may stand in a URL.
+_URL_SAFE = str.maketrans("+/", "-_")
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _KEY_BEGINS, _KEY_ENDS = "PRIVATE KEY-----\n", re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY-----")
 
@@ -55,7 +60,7 @@ def readable(text: str) -> str:
 
 
 def secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
-    """The secrets as they may stand in an output: as they are, line by line, and as URLs, JSON, shells and base64
+    """The secrets as they may stand in an output: as they are, line by line, and as URLs, JSON, XML, shells and base64
     write them. The longest first.
     """
     found = dict.fromkeys(secret_parts(secrets))
@@ -67,13 +72,27 @@ def secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
 
 def _coded(secret: str) -> Sequence[str]:
     import json  # Loaded where there is a secret: a command starts faster without.
-    from base64 import b64encode
-    from urllib.parse import quote
+    from html import escape
+    from urllib.parse import quote, quote_plus
 
+    urls = quote(secret, safe=""), quote(secret), quote_plus(secret)
     return (
-        quote(secret, safe=""), quote(secret), json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1],
-        repr(secret)[1:-1], secret.replace("'", "'\\''"), b64encode(secret.encode(errors="replace")).decode(),
+        *urls, *(_PERCENT.sub(lambda found: found[0].lower(), each) for each in urls), escape(secret),
+        escape(secret, quote=False), json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret)[1:-1], secret.replace("'", "'\\''"), *_base64(secret.encode(errors="replace")),
     )  # fmt: skip
+
+
+def _base64(secret: bytes) -> Iterator[str]:
+    """The secret in base64, also amid other text, such as `user:password`: one form for each place in three bytes."""
+    from base64 import b64encode
+
+    whole = b64encode(secret).decode()
+    yield from (whole, whole.translate(_URL_SAFE))
+    for before in range(3):
+        known = b64encode(bytes(before) + secret).decode()[-(-before * 8 // 6) : (before + len(secret)) * 8 // 6]
+        if len(known) >= SHORTEST_INNER:
+            yield from (known, known.translate(_URL_SAFE))
 
 
 def margin(forms: Sequence[str]) -> int:

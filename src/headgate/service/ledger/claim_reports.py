@@ -7,8 +7,9 @@ from typing import Any
 
 from headgate.core.errors import BadValue
 from headgate.core.ledger.model import EXTERNAL, MOST_PARTS, Claim
+from headgate.core.values.log_text import secret_forms
 from headgate.core.values.names import check_name
-from headgate.core.values.redaction import hide
+from headgate.core.values.redaction import hide, hide_parts
 from headgate.service.checks import check_token
 from headgate.service.leases.renewal import ClaimHold
 
@@ -52,10 +53,13 @@ def check_outputs(outputs: object) -> dict[str, list[str]] | None:
 
 
 def without_secrets(claim: ClaimLike | str, message: object) -> str:
-    """What a worker says, with the secrets that it was handed masked: a driver may repeat a password in its error."""
+    """What a worker says, with the secrets that it was handed masked: a driver may repeat a password in its error, or a
+    URL that contains it.
+    """
     text = "" if message is None else str(message)
     if isinstance(claim, ClaimHold):
         claim = claim.claim
     if isinstance(claim, str):
         return text
-    return hide(text, claim.secrets())
+    secrets = claim.secrets()
+    return hide_parts(hide(text, secrets), secret_forms(secrets)) if secrets else text
