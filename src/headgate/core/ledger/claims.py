@@ -69,11 +69,14 @@ def own_answer(chunk: ChunkSnapshot) -> Answer:
 
 
 def missing_inputs(chunk: ChunkSnapshot) -> int:
-    """The inputs that are not READY, as bits by position. Reference data is no matter of a single data id."""
+    """The inputs that are not READY, as bits by position. Reference data is no matter of a single data id, and how much
+    a claim may read is a setting of the process that claims: more than that is refused then.
+    """
+    exceeding = {name for name, source in chunk.sources.items() if source.exceeds}
     return sum(
         1 << place
         for place, name in enumerate(chunk.job.inputs)
-        if chunk.job.map_of(name).creates and not _input(chunk, name).ok
+        if chunk.job.map_of(name).creates and name not in exceeding and not _input(chunk, name).ok
     )
 
 
@@ -248,7 +251,7 @@ def crash_delay(job: Job, row: Row) -> float:
 def _is_known(chunk: ChunkSnapshot, missing: int) -> bool:
     """Whether an input has the data id, or makes it a data id of the job."""
     if chunk.job.mapped:
-        return any(source.creates for source in chunk.sources.values())
+        return any(source.creates or source.exceeds for source in chunk.sources.values())
     return missing != (1 << len(chunk.job.inputs)) - 1
 
 

@@ -55,8 +55,9 @@ class ChunkDraft:
         if before is after and not check:
             return ChunkOutcome(result, after, overrides=tuple(self._overrides))
         ready, now_ready = before.ready_outputs(), after.ready_outputs()
+        changes = tuple(self._changes())
         return ChunkOutcome(
-            result, after, tuple(self._changes()), tuple(self._records), now_ready - ready, ready - now_ready,
+            result, after, changes, tuple(self._records), now_ready - ready, ready - now_ready | _removed(changes),
             find_candidate(after), self._reads(), changed=True, overrides=tuple(self._overrides),
             incidents=tuple(self._incidents), parts=tuple(part_changes(before.parts, after.parts)),
         )  # fmt: skip
@@ -261,6 +262,12 @@ class ChunkDraft:
                 old, new = before.own(kind, name), after.own(kind, name)
                 if old is not new:
                     yield RowChange(old, new, (kind, name) in self._started)
+
+
+def _removed(changes: Iterable[RowChange]) -> frozenset[str]:
+    """The datasets that have the chunk no longer. A mapping may have waited for it, although it was not READY."""
+    rows = (each.before for each in changes if each.after is None)
+    return frozenset(row.dataset for row in rows if row and row.kind is Kind.OUTPUT)
 
 
 def _may_have_led_to(rows: Iterable[Transition], row: Row) -> bool:

@@ -173,8 +173,9 @@ class ChunkOutcome(Generic[T_co]):
     snapshot: ChunkSnapshot
     rows: tuple[RowChange, ...] = ()
     records: tuple[ChunkRecord, ...] = ()
-    #: Datasets whose chunk is READY now, or no longer: the jobs that read it may claim theirs, or must wait.
+    #: Datasets whose chunk is READY now: the jobs that read it may claim theirs.
     ready: frozenset[str] = frozenset()
+    #: Datasets whose chunk is no longer READY, or no longer there: what reads it is looked at again.
     unready: frozenset[str] = frozenset()
     #: Its place in the list of find_next; None: it is not in it.
     candidate: Candidate | None = None

@@ -56,6 +56,8 @@ class SourceSet:
     waits: str = ""
     #: Whether `needed` is what the dataset is expected to have: other data ids are read if they are there.
     expected: bool = False
+    #: Whether it is more than one claim may read. Not all rows are here then, and `waits` says so.
+    exceeds: bool = False
 
     @property
     def ready(self) -> tuple[Row, ...]:
@@ -94,6 +96,8 @@ class SourceSet:
 
     def sentence(self) -> str:
         """Return what is there and what is missing, in one line."""
+        if self.exceeds:
+            return f"input {self.dataset}: {self.waits}"
         parts = [self._counted()] if self.needed else [] if self.waits else ["it has no data ids yet"]
         missing = self.missing
         if missing:
@@ -148,11 +152,14 @@ def source_set(
     calendar = expected if not wanted.complete and not closed else ()
     needed = wanted.ids if isinstance(wanted, Listed) else calendar or tuple(known)
     waits = input_map.fault(dataid)
-    if len(needed) > most:
+    exceeds = len(needed) > most
+    if exceeds:
         waits = f"more than {most} data ids are needed, the limit of one claim (max_input_ids)"
     elif not wanted.complete and input_map.need == NEED_ALL and not closed and not calendar and not waits:
         waits = f"more may arrive until it is closed with: headgate job close {job} {dataid}"
-    return SourceSet(dataset, input_map, dataid, needed, tuple(rows), waits, expected=bool(calendar))
+    return SourceSet(
+        dataset, input_map, dataid, needed, tuple(rows), waits, expected=bool(calendar), exceeds=exceeds
+    )  # fmt: skip
 
 
 def changed(sources: Iterable[SourceSet], reads: Sequence[Reading]) -> Iterator[tuple[SourceSet, Reading]]:
@@ -166,6 +173,15 @@ def changed(sources: Iterable[SourceSet], reads: Sequence[Reading]) -> Iterator[
         for dataset, dataid in read:
             if dataset == source.dataset and dataid not in now:
                 yield source, Reading(dataset, dataid, 0)
+
+
+def came_late(sources: Iterable[SourceSet], reads: Sequence[Reading]) -> Iterator[tuple[SourceSet, Reading]]:
+    """What is READY and was not read, or not like that. Reference data makes nothing late; nor is anything late for
+    what never read by a mapping.
+    """
+    for source, each in changed(sources, reads) if reads else ():
+        if each.version and source.map.creates:
+            yield source, each
 
 
 def readings(sources: Iterable[SourceSet]) -> tuple[Reading, ...]:

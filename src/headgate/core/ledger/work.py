@@ -15,7 +15,7 @@ from headgate.core.ledger.model import EXTERNAL, HOLD, RESUBMIT, Change, Kind, R
 from headgate.core.ledger.parts import Listed, TakenPart, check_listed
 from headgate.core.ledger.rules import ABSENT, ChunkFacts, state_of, word_of
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot, row_change, worst_row
-from headgate.core.ledger.sources import changed
+from headgate.core.ledger.sources import came_late, changed
 from headgate.core.tables.machine import Also
 
 # ---------------------------------------------------------------- claims
@@ -54,13 +54,17 @@ def force(snapshot: ChunkSnapshot, worker: str, lease: float, reason: str, *, st
 
 
 def succeed(
-    snapshot: ChunkSnapshot, token: int, who: str, listed: Listed | None = None, taken: Sequence[TakenPart] = ()
-) -> ChunkOutcome[None]:
+    snapshot: ChunkSnapshot, token: int, who: str, listed: Listed | None = None, taken: Sequence[TakenPart] = (),
+    *, known: bool = False,
+) -> ChunkOutcome[None]:  # fmt: skip
     """The worker is done. What it read by mappings is compared with what is there now.
 
-    `listed`: what it made by fan-out, `taken`: which of that cannot be its own.
+    `listed`: what it made by fan-out, `taken`: which of that cannot be its own, `known`: whether this success was
+    recorded already, and late inputs make the chunk again.
     """
     draft = ChunkDraft(snapshot)
+    if known:
+        return draft.outcome(None)
     base = worst_row(snapshot.owned())
     if draft.may_report("success", token) and base:
         draft.list_parts(check_listed(snapshot.job, snapshot.dataid, listed, taken), token)
@@ -141,7 +145,7 @@ def resubmit(
 
 def forget(snapshot: ChunkSnapshot, reason: str, who: str, *, steal: bool = False) -> ChunkOutcome[None]:
     """Remove the job's rows, as if it had never run."""
-    if not snapshot.owned():
+    if not snapshot.owned() and not snapshot.parts:
         raise _unknown(snapshot, "There is no row to forget; list them with: headgate data list")
     return _start_over(snapshot, "forget", reason, who, steal=steal)
 
@@ -151,7 +155,9 @@ def _start_over(
 ) -> ChunkOutcome[None]:
     draft = ChunkDraft(snapshot)
     draft.refuse_alive(event, steal=steal)
-    row = draft.find_row(event, snapshot.speaker or worst_row(snapshot.owned()), named=named)
+    # A chunk without other outputs that is made again has no rows, but its parts.
+    spoken = (snapshot.speaker, worst_row(snapshot.owned()), *(part.row for part in snapshot.parts))
+    row = draft.find_row(event, next(filter(None, spoken), None), named=named)
     for own in snapshot.counted():
         if own is not None:
             draft.redo(own, draft.find_row(event, own, named=named), reason)
@@ -201,6 +207,8 @@ def unhold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[None]
     word = RESUBMIT if row.target == ABSENT else word_of(row.target, Kind.OUTPUT, rows[0].former)
     draft.turn_parts(word, _newest_token(snapshot), reason)
     draft.record(row, who, _newest_token(snapshot), snapshot.status, draft.chunk.status, reason)
+    # What arrived while it was held found no READY chunk that it was late for.
+    draft.miss(tuple(came_late(snapshot.sources.values(), snapshot.reads)), who)
     return draft.outcome(None)
 
 

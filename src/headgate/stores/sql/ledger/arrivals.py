@@ -134,11 +134,11 @@ def _of_input(tx: Transaction, shape: Shape, name: str, dataids: Sequence[str]) 
     listed: dict[str, tuple[str, ...]] = {}
     for dataid in dataids:
         wanted = mapping.sources(dataid)
-        if isinstance(wanted, Listed) and len(wanted.ids) <= tx.options.max_input_ids:
+        if isinstance(wanted, Listed):
             listed[dataid] = wanted.ids
         else:
             source = source_of(tx, shape, name, dataid)
-            found[dataid] = (source.complete, source.creates)
+            found[dataid] = (source.complete or source.exceeds, source.creates or source.exceeds)
     asked = sorted({each for ids in listed.values() for each in ids})
     rows = tx.all(sql.READ_READY, datasets=[shape.ids[name]], dataids=asked) if asked else []
     ready = {str(dataid) for _, dataid in rows}

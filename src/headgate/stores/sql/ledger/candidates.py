@@ -87,7 +87,7 @@ def clear_missing(tx: Transaction, consumer: ConsumingJob, datasets: Sequence[in
 
 
 def became_unready(tx: Transaction, datasets: Sequence[int], dataids: Sequence[str]) -> None:
-    """These chunks are no longer READY: the jobs that read them must wait."""
+    """These chunks are no longer READY, or no longer there: the jobs that read them must wait, or wait no longer."""
     consumers = consumers_of(tx, datasets) if datasets else []
     add_arrivals(tx, consumers, datasets, dataids, ready=False)
     for consumer in consumers:

@@ -8,7 +8,7 @@ from headgate.calls.actor import actor
 from headgate.calls.idempotency import Unfinished
 from headgate.core.ledger import work as chunk_work
 from headgate.core.ledger.claims import missing_references
-from headgate.core.ledger.model import Asker, Claim, Kind
+from headgate.core.ledger.model import RESUBMIT, Asker, Claim, Kind
 from headgate.core.ledger.parts import Listed
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.stores.sql.database.moments import micro, to_micro
@@ -16,6 +16,7 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.arrivals import MOST_FOLDS, fold
 from headgate.stores.sql.ledger.changes import apply, as_claim, carry_out
+from headgate.stores.sql.ledger.mapping_statements import FIND_SUCCESS
 from headgate.stores.sql.ledger.parts import with_listed
 from headgate.stores.sql.ledger.reaping import read_expired
 from headgate.stores.sql.ledger.recurrences import move_due
@@ -107,10 +108,19 @@ def succeed(tx: Transaction, job: str, dataid: str, token: int, who: str, listed
     shape = shape_of(tx, job, share=True)
 
     def unit(chunk: ChunkSnapshot) -> ChunkOutcome[None]:
+        known = _is_redone(tx, shape, chunk, token)
         chunk, taken = with_listed(tx, shape, chunk, listed or {})
-        return chunk_work.succeed(chunk, token, who, listed, taken)
+        return chunk_work.succeed(chunk, token, who, listed, taken, known=known)
 
     carry_out(tx, shape, dataid, unit)
+
+
+def _is_redone(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, token: int) -> bool:
+    """Whether this very claim has succeeded, and its chunk is made again since inputs came late."""
+    row = chunk.speaker
+    if not shape.job.mapped or (row is not None and (row.token != token or row.status != RESUBMIT)):
+        return False
+    return tx.one(FIND_SUCCESS, job=shape.id, dataid=chunk.dataid, token=token) is not None
 
 
 def interrupt(tx: Transaction, job: str, dataid: str, token: int, message: str, who: str) -> None:

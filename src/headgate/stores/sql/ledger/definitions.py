@@ -15,7 +15,7 @@ from headgate.stores.sql.database.moments import to_micro
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
-from headgate.stores.sql.ledger.arrivals import Arrival, fold_all
+from headgate.stores.sql.ledger.arrivals import Arrival, fold, fold_all
 from headgate.stores.sql.ledger.candidates import BATCH, ConsumingJob, clear_missing, consumers_of
 from headgate.stores.sql.ledger.changes import refresh_candidate
 from headgate.stores.sql.ledger.expectations import expect
@@ -146,6 +146,8 @@ def _refuse_running(tx: Transaction, shape: Shape) -> None:
 def rebuild(tx: Transaction, shape: Shape) -> None:
     """Compute from the chunks what one job may claim. The job's datasets are locked meanwhile."""
     tx.run(sql.DROP_ALL_CANDIDATES, job=shape.id)
+    while shape.job.mapped and fold(tx, shape):
+        pass  # What came late is late by the new definition too.
     tx.run(DROP_ALL_ARRIVALS, job=shape.id)
     if shape.job.mapped:
         for name in shape.job.creators:

@@ -153,12 +153,12 @@ def _tell(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object]) -> None:
 
 
 def announce_parts(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object]) -> None:
-    """Update the jobs that read parts which became READY, or are no longer."""
+    """Update the jobs that read parts which became READY, are READY no longer, or are gone."""
     for name in shape.job.fan_out if outcome.parts else ():
         ready, unready = list[str](), list[str]()
         for change in outcome.parts:
             was, now = part_status(change.before) == READY, part_status(change.after) == READY
-            if change.key[0] == name and was != now:
+            if change.key[0] == name and (was != now or change.after is None):
                 (ready if now else unready).append(change.key[1])
         became_unready(tx, [shape.ids[name]] if unready else [], unready)
         became_ready(tx, [shape.ids[name]] if ready else [], ready)
