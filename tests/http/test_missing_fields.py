@@ -52,8 +52,8 @@ def test_every_field_that_is_missing_is_named(
     admin: httpx2.Client, method: str, path: str, fields: tuple[str, ...]
 ) -> None:
     words = [NAMES.get(part[1:-1].partition(":")[0], "x") if part.startswith("{") else part for part in path.split("/")]
-    sent = {"json": {}} if method in ("POST", "PUT", "PATCH") else {}
-    answer = admin.request(method, "/".join(words), **sent)
+    body: dict[str, object] | None = {} if method in ("POST", "PUT", "PATCH") else None
+    answer = admin.request(method, "/".join(words), json=body)
     assert answer.status_code == 422, answer.text
     assert {each["where"] for each in answer.json()["errors"]} >= set(fields)
     assert all(f"{each}: Field required" in answer.json()["detail"] for each in fields)
