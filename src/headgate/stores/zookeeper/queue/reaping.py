@@ -43,7 +43,7 @@ class Reaping:
             if found is None or found.died is None or found.version != record.version:
                 return ChangePlan([], None)
             loaded = self._snapshots.of(found)
-            return self._ops.plan(loaded, queue_work.reap(loaded.snapshot))
+            return self._ops.plan(loaded, queue_work.reap(loaded.snapshot), careful=True)
 
         return self._commits.run(build)
 
