@@ -14,18 +14,17 @@ from headgate.service.ledger.job_progress import DataIds, JobWait, follow, progr
 from headgate.service.ledger.questions import LedgerReader
 
 
-def distinct(dataids: str | Iterable[str]) -> list[str]:
-    """Return the data ids in their order, each once."""
-    given = [dataids] if isinstance(dataids, str) else dataids
-    return list(dict.fromkeys(check_name("dataid", each) for each in given))
-
-
 class LedgerWaits(LedgerReader):
     """Waits of the ledger that claim nothing."""
 
     def looking_for_work(self, job: str) -> Looking[bool]:
         """Wait in steps until a chunk of the job can be claimed, and claim none."""
         return Looking(partial(self._has_work, check_name("job", job)), partial(self._store.listen, job))
+
+    def _distinct(self, dataids: str | Iterable[str]) -> list[str]:
+        """Return the data ids in their order, each once."""
+        given = [dataids] if isinstance(dataids, str) else dataids
+        return list(dict.fromkeys(check_name("dataid", each) for each in given))
 
     def _has_work(self, job: str) -> bool | None:
         return bool(self.plan(job).next) or None
@@ -36,7 +35,7 @@ class LedgerWaits(LedgerReader):
         :param dataids: Data ids of the chunks (default: every chunk that the job may claim).
         :param timeout: Seconds to wait; None: no limit.
         """
-        following = self.following(job, distinct(dataids))
+        following = self.following(job, self._distinct(dataids))
         return following.to_its_end(None if timeout is None else check_span("timeout", timeout))
 
     def following(self, job: str, dataids: DataIds = (), *, left: int | None = None) -> EndWait[JobProgress]:

@@ -20,7 +20,7 @@ from headgate.core.values.variables import NO_MORE, NamePatterns
 from headgate.service.access.identity import actor, asker_for
 from headgate.service.checks import check_limit, check_positive_lease, check_span, printable
 from headgate.service.leases.looking import Looking
-from headgate.service.ledger.chunk_waits import LedgerWaits, distinct
+from headgate.service.ledger.chunk_waits import LedgerWaits
 from headgate.service.ledger.claim_reports import ClaimLike, check_outputs, check_reference, without_secrets
 from headgate.service.ledger.definitions import Definitions
 from headgate.service.ledger.selected import SelectedChunks
@@ -188,7 +188,7 @@ class Ledger(LedgerWaits, SelectedChunks):
 
         :param dataids: One or more data ids.
         """
-        found = distinct(dataids)
+        found = self._distinct(dataids)
         if not found:
             raise BadValue("dataids", found, "are missing; name at least one")
         batches = (found[start : start + PUBLISH_BATCH] for start in range(0, len(found), PUBLISH_BATCH))
@@ -356,7 +356,7 @@ class Ledger(LedgerWaits, SelectedChunks):
         :param dry_run: Only return what would change.
         """
         how = {"downstream": bool(downstream), "steal": bool(steal), "dry_run": bool(dry_run)}
-        return self._resubmit(job, distinct(dataid), reason, by, **how)
+        return self._resubmit(job, self._distinct(dataid), reason, by, **how)
 
     def _resubmit(
         self, job: str, dataids: Sequence[str], reason: str, by: str | None, *, dry_run: bool, **how: bool
