@@ -8,7 +8,7 @@ from headgate.calls.actor import actor
 from headgate.calls.idempotency import Unfinished
 from headgate.core.ledger import work as chunk_work
 from headgate.core.ledger.claims import missing_references
-from headgate.core.ledger.model import RESUBMIT, Asker, Claim, Kind
+from headgate.core.ledger.model import RESUBMIT, SUCCESS_EVENT, Asker, Claim, Kind
 from headgate.core.ledger.parts import Listed
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.stores.sql.database.moments import micro, to_micro
@@ -120,7 +120,7 @@ def _is_redone(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, token: int) 
     row = chunk.speaker
     if not shape.job.mapped or (row is not None and (row.token != token or row.status != RESUBMIT)):
         return False
-    return tx.one(FIND_SUCCESS, job=shape.id, dataid=chunk.dataid, token=token) is not None
+    return tx.one(FIND_SUCCESS, job=shape.id, dataid=chunk.dataid, event=SUCCESS_EVENT, token=token) is not None
 
 
 def interrupt(tx: Transaction, job: str, dataid: str, token: int, message: str, who: str) -> None:

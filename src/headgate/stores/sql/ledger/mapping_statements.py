@@ -86,7 +86,7 @@ READ_MADE_OF = Statement(
 FIND_SUCCESS = Statement(
     "Whether this claim on a chunk was reported as a success.",
     """select 1 from hg_history
-       where subject = :dataid and job_id = :job and event = 'success' and token = :token limit 1""",
+       where subject = :dataid and job_id = :job and event = :event and token = :token limit 1""",
 )
 DROP_READS = Statement("What was read is forgotten.", "delete from hg_read where job_id = :job and dataid = :dataid")
 DROP_ALL_READS = Statement("The same for a whole job.", "delete from hg_read where job_id = :job")
