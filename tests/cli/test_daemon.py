@@ -140,7 +140,7 @@ def test_history_moves_only_where_there_is_somewhere_to_move_it(headgate: Headga
     assert done.code == 2
     assert "history_age 'old' is not a duration" in done.err
     servers.drop("zookeeper", zookeeper)
-    process = headgate.start("daemon", "--interval", "1h")
+    process = headgate.start("daemon", "--interval", "1h", more={"HEADGATE_LOG_KEEP_FOR": "forever"})
     await_event(process, "daemon.idle", "history")
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0

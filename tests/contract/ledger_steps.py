@@ -52,9 +52,9 @@ def expire(gate: Gate, dataid: str, seconds: float = 0.000_001) -> None:
     database(gate).write(lambda tx: tx.run(EXPIRE, dataid=dataid, ago=round(seconds * 1_000_000)))
 
 
-def clear(gate: Gate) -> None:
-    """Nothing of the chunk is left but the history."""
-    for table in ("hg_chunk", "hg_candidate", "hg_recurrence", "hg_arrival", "hg_read", "hg_part", "hg_incident"):
+def clear(gate: Gate, *others: str) -> None:
+    """Remove all chunks, and what is in other tables about them. The history stays."""
+    for table in ("hg_chunk", "hg_candidate", "hg_recurrence", "hg_arrival", "hg_read", "hg_part", *others):
         database(gate).write(lambda tx: tx.run(Statement("Empty it.", f"delete from {table}")))  # noqa: B023, S608
 
 

@@ -157,7 +157,7 @@ def test_every_row_leads_where_it_says_and_changes_what_it_says(
             wrong.append((row.name, *found))
         if Also.TELL_HISTORY in row.also and after.told[-1] != (row.event, source, target):
             wrong.append((row.name, *after.told[-1]))
-        clear(gate)
+        clear(gate, "hg_incident")
         record_property("transition", row_name(CHUNK, row))
     assert wrong == []
 

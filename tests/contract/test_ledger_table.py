@@ -49,10 +49,10 @@ def test_explain_claim_and_find_next_agree_on_each_cell(gate: Gate) -> None:
         expected = CHUNK_RULES.cell(output, given)
         verdict = ledger.explain("clean", "1")
         answers = [verdict.granted, _claims(ledger), None]
-        clear(gate)
+        clear(gate, "hg_incident")
         in_cell(gate, output, given)
         answers[2] = next_id(ledger, "clean") == "1"
-        clear(gate)
+        clear(gate, "hg_incident")
         if answers != [expected is not Answer.NO] * 3 or verdict.first is not (expected is Answer.FIRST):
             wrong.append((output, given, expected, answers))
     assert wrong == []
@@ -148,7 +148,7 @@ def test_every_operation_in_a_status(gate: Gate, status: str) -> None:
             with pytest.raises(expected):
                 act(ledger)
             assert everything(gate) == before, (operation, status)
-        clear(gate)
+        clear(gate, "hg_incident")
 
 
 @pytest.mark.parametrize("report", ["success", "fail", "interrupt"])

@@ -176,6 +176,7 @@ def _support(walk: Walk) -> None:
     walk.post(f"{path}/status", {**ACT, "dataset": "tidy", "status": "READY"}, **at)
     walk.post(f"{path}/forget", ACT, **at)
     walk.post("/v1/jobs/{job}/selected", {**ACT, "act": "hold", "dataids": ["1"]}, job="clean")
+    walk.post("/v1/jobs/{job}/commands", {"digest": "0" * 64}, job="clean")
     walk.post("/v1/jobs/{job}/pause", ACT, job="clean")
     walk.post("/v1/jobs/{job}/unpause", ACT, job="clean")
 

@@ -15,6 +15,7 @@ from headgate.core.locks.model import Mode, Request, Want
 from headgate.core.logs import LogStream, LogText
 from headgate.core.notices import SentNotice
 from headgate.core.tables.states import BATCH, INGEST_JOB
+from headgate.daemons.timekeeper import Timekeeper
 from headgate.stores.ports.history import Leaf
 from tests.contract import queue_steps
 from tests.contract.steps import LONG
@@ -38,6 +39,8 @@ def furnish(gate: Gate) -> dict[str, Any]:
     _mappings(gate)
     _failures(gate)
     _files(gate)
+    _lateness(gate)
+    _repetitions(gate)
     fill_queue(gate)
     gate.inventory.record(VERSION, [CALLBACK])
     gate.inventory.keep_intake(Intake("bid0000000001", {"owner": "library"}))
@@ -137,6 +140,21 @@ def _files(gate: Gate) -> None:
     assert turn.token is not None
     parcel = Parcel("s3.1", (FileMark("s3.1.csv", 12, 1_700_000_000_000_000),))
     assert gate.watches.land("lanes", turn.token, [parcel], OnChange.NOTE)
+
+
+def _lateness(gate: Gate) -> None:
+    """A chunk that is expected and late."""
+    gate.ledger.define_dataset("daily", expect={"ids": ["2026-02-01"], "from": "2026-01-01"})
+    assert Timekeeper(gate.expectations, "t1", LONG).round() == 1
+
+
+def _repetitions(gate: Gate) -> None:
+    """A chunk that is done again after a while, and one that was made in parts."""
+    gate.ledger.define_job("audit", inputs=["samples"], recur=LONG)
+    gate.ledger.success(gate.ledger.claim("audit", "s1"))
+    gate.ledger.define_dataset("genes")
+    gate.ledger.define_job("cut", inputs=["samples"], fan_out=["genes"])
+    gate.ledger.success(gate.ledger.claim("cut", "s1"), outputs={"genes": ["s1.a", "s1.b"]})
 
 
 def fill_queue(gate: Gate) -> None:

@@ -97,6 +97,7 @@ BODIES: dict[str, dict[str, object]] = {
     "logs": {**REPORTED, "texts": [{"stream": "stdout", "text": "done", "size": 4}]},
     "fan-in": {"dataids": ["1"]},
     "progress": {"dataids": ["1"]},
+    "commands": {"digest": "0" * 64},
 }
 
 

@@ -63,7 +63,7 @@ def audit(console: Console, collections: Sequence[str], every: float | None, wai
     Examples:
       headgate ingest audit
       headgate ingest audit maps --every 30d
-      headgate job resubmit audit-maps ark_99999_fk4m3 --reason "restored from the copy"
+      headgate job resubmit audit-maps ark_99999_fk4m3 --reason "copied back"
     """
     rows, problems = [], list[str]()
     meter = Meter(console, 0)

@@ -93,9 +93,9 @@ def daemon(console: Console, /, names: Sequence[str], interval: float, *, once: 
     timekeeper      judges which expected chunks are late (see headgate late)
 
     Consumers process batches or ingest jobs in one state: batch-pending, batch-reporting, batch-update-reporting,
-    job-pending, job-estimating, job-provisioning, job-downloading, job-processing, job-recording, job-notify; in a
-    queue shared with Merritt also job-storing. The built-in steps follow the profiles in the folder `profiles_folder`;
-    --handler and --exec replace them.
+    job-pending, job-estimating, job-provisioning, job-downloading, job-processing, job-recording, job-notify, and in a
+    queue shared with Merritt job-storing. The built-in steps follow the profiles in `profiles_folder`; --handler and
+    --exec replace them.
 
     CMD is split into words like a shell command, and runs without a shell. Its environment contains HEADGATE_ITEM,
     HEADGATE_STATE, HEADGATE_TOKEN and HEADGATE_ITEM_FILE (a file with the whole item as JSON). From the daemon's
@@ -112,13 +112,13 @@ def daemon(console: Console, /, names: Sequence[str], interval: float, *, once: 
     \b
     Examples:
       headgate daemon
-      headgate daemon reaper --once
       headgate daemon job-downloading --exec job-downloading=./fetch.sh
       headgate daemon batch-pending --handler batch-pending=mypackage.ingest:split
       headgate daemon --without job-recording
 
     \b
     A quick look, after headgate init:
+      headgate daemon reaper --once
       headgate daemon cleaner batch-watcher --once
     """
     from headgate.cli.service.daemon_plan import Given, plan
@@ -126,7 +126,12 @@ def daemon(console: Console, /, names: Sequence[str], interval: float, *, once: 
     wanted = plan(Given.of(how, names), once=once, ingest=has_profiles(console))
     if once:
         _run_once(console, wanted.rounds, interval)
-        return
+    else:
+        _run_on(console, wanted, interval, **how)
+
+
+def _run_on(console: Console, wanted: DaemonPlan, interval: float, **how: Any) -> None:
+    """Run daemons until a signal ends them, from when the store is there."""
     console.verbose = console.verbose if console.quiet else max(console.verbose, 1)
     orders = Orders()
     with heard_by(orders), wanted.guarded(), console.gate_when_there(orders.stop, _pauses) as found:
