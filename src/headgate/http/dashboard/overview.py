@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fastapi import Request, Response
 
-from headgate.core.ledger.model import ERROR, HOLD, RUNNING
+from headgate.core.ledger.model import ERROR, FAIL_EVENT, HOLD, RUNNING
 from headgate.core.ledger.watches.model import Watcher
 from headgate.core.queue.model import FAILED
 from headgate.core.tables.tones import Tone
@@ -122,15 +122,15 @@ def _failures(found: Overview) -> Iterator[Need]:
             Tone.FAILED,
             f"{plural(now.ingest_jobs_failed, 'ingest job')} failed",
             "Resume each one, or delete it.",
-            "/ingest/jobs?state=failed",
+            link("/ingest/jobs", {"state": FAILED}),
             "Resume or delete",
-            "headgate ingest jobs --state failed",
+            f"headgate ingest jobs --state {FAILED}",
         )
     if now.batches_failed:
         yield Need("failed-batches", Tone.FAILED, f"{plural(now.batches_failed, 'batch', 'batches')} failed",
                    _named(f"{batch.id}: {batch.message}" for batch in found.failed_batches),
-                   "/ingest/batches?state=failed", "See why",
-                   "headgate ingest batches --state failed")  # fmt: skip
+                   link("/ingest/batches", {"state": FAILED}), "See why",
+                   f"headgate ingest batches --state {FAILED}")  # fmt: skip
     if now.messages_undelivered:
         yield Need("undelivered", Tone.FAILED, f"{plural(now.messages_undelivered, 'message')} not delivered",
                    _named(f"{each.id}: {each.problem}" for each in found.undelivered),
@@ -189,7 +189,7 @@ def tiles_of(found: Overview) -> Iterator[Tile]:
     yield Tile("Chunks late", number(now.chunks_late), "/pipeline/late")
     yield Tile("Ingest jobs running", number(now.ingest_jobs_running), "/ingest/jobs")
     yield Tile("Ingest jobs failed", number(now.ingest_jobs_failed), link("/ingest/jobs", {"state": FAILED}))
-    yield Tile("Failures in the last day", number(now.failures_last_day), "/history?event=fail")
+    yield Tile("Failures in the last day", number(now.failures_last_day), link("/history", {"event": FAIL_EVENT}))
 
 
 def _named(texts: Iterator[str]) -> str:
