@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import math
 import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from http.client import HTTPResponse
 from pathlib import Path
@@ -19,10 +20,14 @@ import headgate
 from headgate import Gate
 from headgate.calls.actor import acting
 from headgate.core.access.owners import Actor
+from headgate.core.locks.tickets import Ticket
 from headgate.http import service as service_file
 from headgate.http.port.server import Server
 from headgate.http.service import THREADS, Service
+from headgate.http.waiters.crew import Crew
 from headgate.http.waiters.following import newer, newest
+from headgate.http.waiters.waiting import GROUPS_AT_FULL_PACE, Group, Turns
+from headgate.service.upkeep import Upkeep
 from tests.faults.conftest import FULL
 from tests.http.conftest import Bounded, Tokens
 from tests.waiting import until
@@ -178,6 +183,31 @@ def test_places_are_kept_while_all_threads_are_busy(
         finally:
             go_on.set()
         assert all(each.result(PATIENCE) for each in busy)
+
+
+def test_places_are_kept_after_whatever_error(bounded: Callable[..., Bounded], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_file, "SIGN_OF_LIFE_SECONDS", 0.05)
+    kept, errors = threading.Event(), [RuntimeError("can't start new thread"), KeyError("a bug")]
+    keep = Upkeep.sign_of_life
+
+    def sign_of_life(upkeep: Upkeep, tickets: Sequence[Ticket]) -> None:
+        if errors:
+            raise errors.pop()
+        keep(upkeep, tickets)
+        kept.set()
+
+    monkeypatch.setattr(Upkeep, "sign_of_life", sign_of_life)
+    bounded()
+    assert kept.wait(PATIENCE)
+    assert not errors
+
+
+def test_with_many_groups_each_looks_less_often_but_not_after_the_end_of_a_lease() -> None:
+    turns = Turns(1, Crew(1))
+    turns._groups = {(str(number),): Group() for number in range(10 * GROUPS_AT_FULL_PACE)}
+    assert [turns._paced(pause) for pause in (0.001, 1.0, 5.0, 60.0, math.inf)] == [0.01, 10.0, 10.0, 60.0, math.inf]
+    turns._groups.clear()
+    assert [turns._paced(pause) for pause in (0.001, 1.0, 60.0)] == [0.001, 1.0, 60.0]
 
 
 def test_a_consumer_with_a_cursor_does_not_block_one_that_takes_any_batch(bounded: Callable[..., Bounded]) -> None:

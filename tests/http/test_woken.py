@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+import psycopg
 import pytest
 
 import headgate
@@ -109,6 +110,22 @@ def test_a_waiting_caller_is_woken_by_a_release_elsewhere(gates: tuple[Gate, Gat
     until(lambda: other.locks.waiters(R), "its place in the queue")
     other.locks.release(held)
     assert caller.answer().status_code == 201
+
+
+@pytest.mark.parametrize("gates", ["postgresql"], indirect=True)
+def test_notifications_of_strangers_end_no_listening(gates: tuple[Gate, Gate], server: Server) -> None:
+    """Any user of a database of PostgreSQL may notify on any channel."""
+    mine, other = gates
+    store: Any = mine.store.locks
+    held = other.locks.acquire("holder", R, "exclusive")
+    caller = ask(server, "/locks", client="waiter", resource=R)
+    until(lambda: other.locks.waiters(R), "its place in the queue")
+    with psycopg.connect(mine.settings["url"], autocommit=True) as stranger:
+        for channel in (store._wakeups.channel, store.news.channel):
+            stranger.execute("select pg_notify(%s, w) from unnest('{\"\", a word, -1, 1.5, ²}'::text[]) w", (channel,))
+    other.locks.release(held)
+    assert caller.answer().status_code == 201
+    assert store._wakeups.listening
 
 
 def release(gate: Gate, held: Lock) -> None:

@@ -12,6 +12,7 @@ import headgate
 from headgate.service.leases import later as module
 from headgate.service.leases.clock import steady
 from headgate.service.leases.later import Later
+from headgate.service.leases.renewal import LockHold
 
 
 def of_name(name: str) -> list[threading.Thread]:
@@ -44,6 +45,48 @@ def test_the_thread_ends_when_nothing_is_left_and_begins_again(monkeypatch: pyte
         for each in set(of_name("headgate-later")) - before:
             each.join(10)
             assert not each.is_alive()
+
+
+def test_work_that_fails_is_reported_and_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda told: reported.append(told.exc_value))
+    later, done, error = Later(), threading.Event(), ValueError("a bug of the work")
+
+    def fail() -> None:
+        raise error
+
+    later.call(steady(), fail)
+    later.call(steady() + 0.05, done.set)
+    assert done.wait(10)
+    assert reported == [error]
+
+
+def test_a_callback_of_one_hold_keeps_no_other_hold_from_being_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is called for a lease that ended before its first renewal, as on a machine that slept. It takes long here."""
+    called, may_return, renewed = threading.Event(), threading.Event(), threading.Event()
+
+    def on_lost(_error: headgate.LockLost) -> None:
+        called.set()
+        may_return.wait(30)
+
+    with headgate.connect("sqlite://") as gate:
+        late = LockHold(gate.locks, gate.locks.acquire("late", "a:1", "write", lease=60), steady() - 60, on_lost, 0.0)
+        late.start()
+        assert called.wait(10)
+        renew = gate.locks.renew
+
+        def note_renewal(lock: headgate.Lock) -> headgate.Lock:
+            renewed.set()
+            return renew(lock)
+
+        monkeypatch.setattr(gate.locks, "renew", note_renewal)
+        lock = gate.locks.acquire("other", "a:2", "write", lease=0.4)
+        other = LockHold(gate.locks, lock, steady(), None, 0.0)
+        other.start()
+        assert renewed.wait(10)
+        may_return.set()
+        late.stop()
+        other.stop()
 
 
 def test_a_forked_child_does_later_what_it_is_asked_to() -> None:

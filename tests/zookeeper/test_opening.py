@@ -8,6 +8,7 @@ from kazoo.client import KazooClient
 
 from headgate import BadValue, ForeignStore, SchemaMismatch, StoreUnavailable
 from headgate.stores.zookeeper.address import parse
+from headgate.stores.zookeeper.ensemble import tries
 from headgate.stores.zookeeper.store import open_zookeeper
 from tests.contract.steps import SHARED, in_thread, request_for
 from tests.zookeeper.conftest import OpenStore
@@ -95,4 +96,12 @@ def test_a_store_of_another_schema_is_refused(url: str, raw: Any, schema: str, w
     data = json.dumps({"tag": "ab12", "schema": schema}).encode()
     raw.create(f"/{url.rpartition('/')[2]}/headgate", data, makepath=True)
     with pytest.raises(SchemaMismatch, match=word):
+        open_zookeeper(url)
+
+
+def test_a_folder_in_which_nothing_can_be_made_is_refused(url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is another program's, and ends with that program's session."""
+    monkeypatch.setattr(tries, "BUSY_SECONDS", 0.2)
+    raw.create(f"/{url.rpartition('/')[2]}", ephemeral=True)
+    with pytest.raises(StoreUnavailable, match="could not be made"):
         open_zookeeper(url)

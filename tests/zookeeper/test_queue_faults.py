@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 import headgate
-from headgate import ForeignStore, Gate, UnknownName
+from headgate import ForeignStore, Gate, StoreUnavailable, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.queue.model import Folder
 from headgate.service.queue.use_cases import Queue
+from headgate.stores.zookeeper.ensemble import tries
 from headgate.stores.zookeeper.ensemble.multi import Op
 from headgate.stores.zookeeper.queue import faults as queue_faults
 from headgate.stores.zookeeper.queue.removing import Removing
@@ -212,6 +213,26 @@ def test_nodes_that_another_tool_put_below_a_job_are_deleted_with_it(gate: Gate,
     assert raw.get_children(f"{root}/jobs") == ["states"]
     assert raw.get_children(f"{root}/jobs/states/held") == []
     assert raw.get_children(f"{root}/batches") == []
+
+
+def test_a_node_that_blocks_a_removal_is_named_and_the_removal_continues_without_it(
+    gate: Gate, raw: Any, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tries, "BUSY_SECONDS", 0.2)
+    queue = gate.queue
+    batch = batch_with_jobs(queue, 1)
+    job = queue.fire(taken_job(queue), "fail", WHY)
+    queue.report_finished()
+    reporter = queue.acquire_batch("reporting", lease=LONG)
+    assert reporter
+    queue.fire(reporter, "finish")
+    entry = f"{root}/jobs/states/failed/05-{job.id}"
+    raw.create(f"{entry}/note", b"of another tool")
+    with pytest.raises(StoreUnavailable, match=f"cannot remove {entry}"):
+        queue.delete(batch.id, reason=WHY)
+    raw.delete(f"{entry}/note")
+    repaired(queue, "half-removed", batch.id)
+    assert raw.get_children(f"{root}/jobs") == ["states"]
 
 
 def test_a_node_that_goes_while_it_is_read_is_left_out(gate: Gate, raw: Any, root: str) -> None:

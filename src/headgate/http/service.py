@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
@@ -18,11 +19,11 @@ from headgate.http.limits.sign_ins import SignIns
 from headgate.http.limits.uploads import Uploads
 from headgate.http.metrics import Metrics
 from headgate.http.repeats import Repeats
+from headgate.http.waiters.background import repeat
 from headgate.http.waiters.crew import Crew
 from headgate.http.waiters.feed import Feed
 from headgate.http.waiters.token_watch import TokenWatch
 from headgate.http.waiters.waiting import Turns
-from headgate.telemetry import event
 
 #: Calls to the store that run side by side.
 THREADS = 16
@@ -38,6 +39,8 @@ MOST_READERS = 2
 SIGN_OF_LIFE_SECONDS = 3.0
 #: Storage guards are compared with the locks that are listed this often.
 GUARD_SECONDS = 2.0
+#: Tokens and sessions of those who wait are read this often: a wait ends within about this time after its token does.
+ENDED_SECONDS = 1.0
 #: What the last day brought is read on this often, so that little of a busy hour is missed.
 ACTIVITY_SECONDS = 20.0
 
@@ -112,10 +115,19 @@ class Service:
         except HeadgateError as error:  # The server only reports that it could not start.
             self.failed = error
             raise
+        own = CapacityLimiter(1)
         works = (
-            self._keep_places(), self._keep_activity(), self._follow(), self._tend_guards(), self.token_watch.run(),
+            # By a thread of its own: no place lapses because others take long.
+            repeat(SIGN_OF_LIFE_SECONDS, partial(self._keep_places, own), "http.places_not_kept"),
+            # What the last day brought is known before a page asks for it.
+            repeat(ACTIVITY_SECONDS, self._keep_activity, "http.activity_not_read", FIRST_SECONDS),
+            # What happens is counted, whether or not somebody asks for it.
+            repeat(FOLLOWED_SECONDS, self._follow, "http.not_followed", FIRST_SECONDS),
+            # Storage guards live as long as their locks, no matter who releases these.
+            repeat(GUARD_SECONDS, self._tend_guards, "http.guards_not_tended"),
+            repeat(ENDED_SECONDS, self.token_watch.look, "http.tokens_not_read"),
             self.feed.run(self.ending),
-        )  # fmt: skip
+        )
         tasks = [asyncio.create_task(each) for each in works]
         try:
             yield
@@ -128,40 +140,14 @@ class Service:
             self.crew.close()
 
     async def _keep_activity(self) -> None:
-        """Know what the last day brought before a page asks for it."""
-        await asyncio.sleep(FIRST_SECONDS)
-        while True:
-            try:
-                await run_in_threadpool(self.gate.history.activity.day)
-            except HeadgateError as error:
-                event("http.activity_not_read", why=str(error))
-            await asyncio.sleep(ACTIVITY_SECONDS)
+        await run_in_threadpool(self.gate.history.activity.day)
 
     async def _follow(self) -> None:
-        """Count what happens, whether or not somebody asks for it."""
-        await asyncio.sleep(FIRST_SECONDS)
-        while True:
-            try:
-                await run_in_threadpool(self.metrics.follow)
-            except HeadgateError as error:
-                event("http.not_followed", why=str(error))
-            await asyncio.sleep(FOLLOWED_SECONDS)
+        await run_in_threadpool(self.metrics.follow)
 
     async def _tend_guards(self) -> None:
-        """Storage guards live as long as their locks, no matter who releases these."""
-        while True:
-            await asyncio.sleep(GUARD_SECONDS)
-            try:
-                await run_in_threadpool(self.gate.locks.tending.tend)
-            except HeadgateError as error:
-                event("http.guards_not_tended", why=str(error))
+        await run_in_threadpool(self.gate.locks.tending.tend)
 
-    async def _keep_places(self) -> None:
+    async def _keep_places(self, own: CapacityLimiter) -> None:
         """Tell the store that this service lives, and those who wait here: one statement for all of them."""
-        own = CapacityLimiter(1)
-        while True:
-            await asyncio.sleep(SIGN_OF_LIFE_SECONDS)
-            try:  # By a thread of its own: no place lapses because others take long.
-                await to_thread.run_sync(self.gate.upkeep.sign_of_life, self.turns.tickets, limiter=own)
-            except HeadgateError as error:  # It may be back before the places lapse.
-                event("http.places_not_kept", why=str(error))
+        await to_thread.run_sync(self.gate.upkeep.sign_of_life, self.turns.tickets, limiter=own)

@@ -14,13 +14,13 @@ from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 
 from headgate.core.access.sights import Sight
-from headgate.core.errors import HeadgateError, Unavailable
+from headgate.core.errors import Unavailable
 from headgate.core.history import Entry
 from headgate.core.values.wire import plain
 from headgate.gate import Gate
+from headgate.http.waiters.background import attempt
 from headgate.http.waiters.following import FeedMark, newer, newest
 from headgate.service.leases.clock import steady
-from headgate.telemetry import event
 
 #: Between two looks at the histories, and between two signs of life on a silent stream.
 PAUSE_SECONDS, SILENCE_SECONDS = 0.5, 15.0
@@ -170,10 +170,7 @@ class Feed:
                 await _first_of(self._joined.wait(), ending.wait())
                 continue
             await _first_of(ending.wait(), asyncio.sleep(PAUSE_SECONDS))
-            try:
-                await self._read_on()
-            except HeadgateError as error:  # It is asked again.
-                event("http.events_not_read", why=str(error))
+            await attempt(self._read_on, "http.events_not_read")
             now = steady()
             for each in self._listeners:
                 each.ring_if_silent(now)

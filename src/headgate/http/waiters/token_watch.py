@@ -8,13 +8,9 @@ from contextlib import contextmanager
 
 from starlette.concurrency import run_in_threadpool
 
-from headgate.core.errors import HeadgateError
 from headgate.service.access.sessions import BrowserSessions
 from headgate.service.access.tokens import Tokens
-from headgate.telemetry import event
 
-#: Seconds between two checks: a longer wait ends within about this time after its token does.
-LOOK_SECONDS = 1.0
 #: A waiting caller: the id of its token, and the digest of its browser session; empty: it has none.
 Who = tuple[str, str]
 
@@ -44,21 +40,14 @@ class TokenWatch:
             elif kept is ended:
                 self._watched.pop(who, None)
 
-    async def run(self) -> None:
-        """Look now and then, while somebody waits."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if not self._watched:
-                continue
-            try:
-                ended = await run_in_threadpool(self._ended, tuple(self._watched))
-            except HeadgateError as error:  # It is asked again.
-                event("http.tokens_not_read", why=str(error))
-                continue
-            for each in ended:
-                _count, told = self._watched.pop(each, (0, None))
-                if told is not None and not told.done():
-                    told.set_result(None)
+    async def look(self) -> None:
+        """Notify those who wait by what has ended."""
+        if not self._watched:
+            return
+        for each in await run_in_threadpool(self._ended, tuple(self._watched)):
+            _count, told = self._watched.pop(each, (0, None))
+            if told is not None and not told.done():
+                told.set_result(None)
 
     def _ended(self, watched: Sequence[Who]) -> list[Who]:
         tokens = self._tokens().ended({token_id for token_id, _ in watched})

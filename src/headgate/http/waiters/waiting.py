@@ -30,6 +30,8 @@ T = TypeVar("T")
 LATER_SECONDS = 5
 #: With more than this many groups, each looks less often.
 GROUPS_AT_FULL_PACE = 50
+#: Seconds between two looks at most. A longer pause ends with a lease, and is no longer with many groups.
+LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ class Turns:
                     found = await self.crew.run_to_its_end(step, woken)
                     if not isinstance(found, Pause):
                         return found
-                    pause = found.seconds * max(1.0, len(self._groups) / GROUPS_AT_FULL_PACE)
+                    pause = self._paced(found.seconds)
                 await _heard(place.called, min(pause, deadline - steady()))
             return None
         finally:
@@ -201,6 +203,10 @@ class Turns:
             self.waiting -= 1
             if group.first is None:
                 self._groups.pop(key, None)
+
+    def _paced(self, pause: float) -> float:
+        """The pause of one who looks, as there are many of them."""
+        return max(pause, min(pause, LOOK_SECONDS) * len(self._groups) / GROUPS_AT_FULL_PACE)
 
 
 async def _heard(signal: asyncio.Event, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import sys
 import threading
 from collections.abc import Callable
 from itertools import count
@@ -36,7 +37,10 @@ class Later:
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
-            work()
+            try:
+                work()
+            except BaseException:  # noqa: BLE001 - reported; it must not end what others asked for
+                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
     def _next(self) -> Work | None:
         """What is due, as soon as it is; None: it is time to end."""

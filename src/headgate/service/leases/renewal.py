@@ -76,8 +76,8 @@ class KeptAlive(ABC):
             later(min(first, (self._until or first) - self._margin), self._begin)
 
     def _begin(self) -> None:
-        """The first renewal is due, or the deadline is near."""
-        if self._done.is_set() or self.gone:
+        """The first renewal is due, or the deadline is near. `on_lost` is not called here: it may take long."""
+        if self._done.is_set() or self._lost is not None:
             return
         try:
             threading.Thread(target=self._watch_deadline, name="headgate-deadline", daemon=True).start()

@@ -8,23 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from headgate import chance
-from headgate.calls.deadlines import time_limit
 from headgate.calls.idempotency import Repeated
 from headgate.core.errors import HeadgateError, StoreUnavailable
 from headgate.stores.zookeeper.ensemble.asking import Question, catch_up
 from headgate.stores.zookeeper.ensemble.multi import Op, checked_size, first_error, multi
 from headgate.stores.zookeeper.ensemble.session import Interrupted, ZkSession, ZkSessions
+from headgate.stores.zookeeper.ensemble.tries import Tries
 from headgate.stores.zookeeper.history.folders import HistoryFolders
 from headgate.stores.zookeeper.repeats import check_keys, key_ops
 from headgate.stores.zookeeper.tree import Tree
 
 T = TypeVar("T")
-
-#: Seconds for which a change is retried while other processes are always first.
-BUSY_SECONDS = 30.0
-#: A pause from the fourth attempt on: short and random, so that no process is starved.
-PAUSE_SECONDS = (0.0002, 0.003)
 
 
 class Again(Exception):
@@ -84,8 +78,7 @@ class Changed(Generic[T]):
 class _Attempts(Generic[T]):
     """One change over all attempts."""
 
-    until: float
-    tries: int = 0
+    tries: Tries
     synced: bool = False
     #: Why the last attempt did not succeed.
     why: str = ""
@@ -109,13 +102,12 @@ class GuardedChanges:
 
         `build` raises Again when it must read once more. Its errors count only after the server has caught up.
         """
-        run: _Attempts[T] = _Attempts(time_limit(BUSY_SECONDS))
+        run: _Attempts[T] = _Attempts(Tries(self._sessions.name))
         try:
             while True:
-                run.tries += 1
                 if done := self._try(build, run):
                     return done
-                self._pause(run)
+                run.tries.again(f"other processes were always first, or the connection was lost: {run.why}")
         except StoreUnavailable as error:
             error.outcome = "unknown" if run.lost else "none"
             raise
@@ -176,7 +168,7 @@ class GuardedChanges:
         run.lost = True
         if guards and plan.proven:
             run.doubts.append((guards[0].path, plan))
-        if time.monotonic() >= run.until:
+        if time.monotonic() >= run.tries.until:
             raise StoreUnavailable(self._sessions.name, str(error)) from error
 
     def _recovered(self, run: _Attempts[T]) -> Changed[T] | None:
@@ -187,13 +179,6 @@ class GuardedChanges:
                 plan.happened(Answered(at))
                 return self._done(plan, at)
         return None
-
-    def _pause(self, run: _Attempts[T]) -> None:
-        if run.tries > 3:
-            if time.monotonic() >= run.until:
-                why = f"other processes were always first, or the connection was lost: {run.why}"
-                raise StoreUnavailable(self._sessions.name, why)
-            time.sleep(chance.between(*PAUSE_SECONDS))
 
     def _session(self, plan: ChangePlan[T]) -> ZkSession:
         return plan.session or self._sessions.base

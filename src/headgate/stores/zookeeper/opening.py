@@ -17,6 +17,7 @@ from headgate.stores.zookeeper.address import Address
 from headgate.stores.zookeeper.ensemble.asking import make, read
 from headgate.stores.zookeeper.ensemble.multi import Op, multi
 from headgate.stores.zookeeper.ensemble.session import ZkSessions
+from headgate.stores.zookeeper.ensemble.tries import Tries
 from headgate.telemetry import event
 
 SCHEMA = "1"
@@ -53,6 +54,7 @@ def open_tree(sessions: ZkSessions, address: Address, *, half_moved: bool = Fals
     """
     for notice in address.notices():
         event("zookeeper.exposed", logging.WARNING, what=notice)
+    tries = Tries(sessions.name)
     while True:
         data = _read_root(sessions, address)
         if data is not None:
@@ -71,6 +73,7 @@ def open_tree(sessions: ZkSessions, address: Address, *, half_moved: bool = Fals
             *(Op("make", path) for path in address.tree.folders),
         ]
         sessions.base.ask(multi(ops))
+        tries.again(f"the node {address.tree.root} could not be made")
 
 
 def _read_root(sessions: ZkSessions, address: Address) -> bytes | None:

@@ -69,7 +69,8 @@ class WakeupListener:
                 self._listen_on(self._channel, self._heard, stop)
             except expected:
                 pause = 1.0  # Looking goes on meanwhile; try again in a moment.
-            listening.clear()
+            finally:
+                listening.clear()
             stop.wait(pause)
 
     def _heard(self, number: int) -> None:

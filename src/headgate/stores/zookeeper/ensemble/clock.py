@@ -14,6 +14,7 @@ from typing import Any
 from headgate.core.errors import StoreMisconfigured
 from headgate.stores.zookeeper.ensemble.asking import Question, children, look, make, remove, write
 from headgate.stores.zookeeper.ensemble.session import ZkSession
+from headgate.stores.zookeeper.ensemble.tries import Tries
 
 #: What to do when the store was removed under a running process.
 REMOVED = "Someone removed the nodes of this store. Restart the programs that use it to create an empty one"
@@ -64,11 +65,13 @@ class Clock:
 
     def ask(self, session: ZkSession, questions: Sequence[Question]) -> tuple[Now, list[Any]]:
         """The time, and the answers to questions that were asked after it, in one trip."""
+        tries = Tries(session.name)
         while True:
             stat, *answers = session.ask(write(self._path, b""), *questions)
             now = self.read(stat, session)
             if now:
                 return now, answers
+            tries.again("its leader changes all the time")
 
     def read(self, stat: Any, session: ZkSession) -> Now | None:
         """The time in the answer to a write; None: another epoch has begun meanwhile."""

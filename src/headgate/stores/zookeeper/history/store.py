@@ -18,6 +18,7 @@ from headgate.core.values.wire import rfc3339
 from headgate.stores.zookeeper.ensemble.clock import moment
 from headgate.stores.zookeeper.ensemble.multi import Op, first_error, multi
 from headgate.stores.zookeeper.ensemble.session import ZkSessions
+from headgate.stores.zookeeper.ensemble.tries import Tries
 from headgate.stores.zookeeper.history.folders import HistoryFolders, parts_of
 from headgate.stores.zookeeper.history.moving import MovableHistory
 from headgate.stores.zookeeper.tree import Tree
@@ -44,12 +45,14 @@ class NodeHistory(HistoryFolders):
 
     def append(self, told: LockRecord, mark: str) -> str:
         """Write an entry by itself. Returns its node's path."""
+        tries = Tries(self._sessions.name)
         while True:
             guard = self.guard()
             results = self._sessions.base.ask(multi([guard, self.op(told, mark, guard.path)]))[0]
             if first_error(results) is None:
                 return str(results[1])
             self.turn()
+            tries.again(f"the history has no folder for new entries: {guard.path}")
 
     def endings(self, lock_id: str, events: Sequence[str]) -> list[Entry]:
         """How a lock ended, newest first, by the newest folders, or by what was copied."""

@@ -13,6 +13,7 @@ from headgate.core.locks.work import LEASE_EXPIRED, NO_SUCH_LOCK, renew
 from headgate.stores.zookeeper.ensemble.asking import catch_up, read, remove, write
 from headgate.stores.zookeeper.ensemble.clock import Now, moment
 from headgate.stores.zookeeper.ensemble.session import ZkSessions, windows
+from headgate.stores.zookeeper.ensemble.tries import Tries
 from headgate.stores.zookeeper.history.store import NodeHistory
 from headgate.stores.zookeeper.locks.holdings import Holdings
 from headgate.stores.zookeeper.locks.questions import Questions
@@ -67,12 +68,14 @@ class Tenure:
             view = self._view(lock_id, token, state, node)
             if (holder := _find(view, lock_id, token)) and not isinstance(stat, Exception):
                 return holder.lock(view.state.uri, since=moment(view.stamps[holder.node].made))
+        tries = Tries(self._sessions.name)
         while True:
             view = self._judged(lock_id, token)
             holder = self._live(view, lock_id, token)
             stamp = view.stamps[holder.node]
             if not isinstance(session.ask(write(path, b"", stamp.version))[0], Exception):
                 return holder.lock(view.state.uri, since=moment(stamp.made))
+            tries.again(f"{path} was always written by others first")
 
     def end_own(self) -> None:
         """A clean end gives up what this process holds by a lease: at once, as if it had run out."""

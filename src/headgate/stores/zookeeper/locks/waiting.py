@@ -17,6 +17,7 @@ from headgate.stores.zookeeper.ensemble.asking import catch_up, children, join, 
 from headgate.stores.zookeeper.ensemble.clock import EPOCH_BITS, moment
 from headgate.stores.zookeeper.ensemble.multi import Op, first_error, multi
 from headgate.stores.zookeeper.ensemble.session import Interrupted, ZkSession, ZkSessions
+from headgate.stores.zookeeper.ensemble.tries import Tries
 from headgate.stores.zookeeper.guarded import new_mark
 from headgate.stores.zookeeper.locks.mailbox import Mailbox
 from headgate.stores.zookeeper.locks.nodes import Nodes, ResourceNode
@@ -136,6 +137,7 @@ class WaitQueue:
             self._by_mark.pop(wait.mark, None)
 
     def _take_places(self, wait: Wait) -> tuple[int, list[View]]:
+        tries = Tries(self._sessions.name)
         while True:
             try:
                 found = self._join_one(wait) if len(wait.request.wants) == 1 else self._join_all(wait)
@@ -143,6 +145,7 @@ class WaitQueue:
                 found = self._find_places(wait)
             if found:
                 return found
+            tries.again("no place in the queue could be taken")
 
     def _join_one(self, wait: Wait) -> tuple[int, list[View]] | None:
         """In one trip: take the place, and read the resource."""

@@ -10,6 +10,7 @@ from headgate.stores.zookeeper.ensemble.asking import read, write
 from headgate.stores.zookeeper.ensemble.clock import Clock
 from headgate.stores.zookeeper.ensemble.multi import Op, first_error, multi
 from headgate.stores.zookeeper.ensemble.session import ZkSession, ZkSessions
+from headgate.stores.zookeeper.ensemble.tries import Tries
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
 from headgate.stores.zookeeper.queue.records import ItemNodes, judged, owner_content
 from headgate.stores.zookeeper.queue.tree import QueueTree, decode, encode
@@ -57,19 +58,21 @@ class ItemLeases:
 
     def renew(self, taken: Taken, lease: float, owned: Callable[[], ItemNodes]) -> None:
         """Write the stamp again. `owned` returns the item, or raises ItemLost once its lease has expired."""
-        path = self._tree.owner(taken.id)
+        path, tries = self._tree.owner(taken.id), Tries(self._sessions.name)
         while True:
             record = owned()
             answer = self._sessions.base.ask(read(path))[0]
             if isinstance(answer, Exception):
                 if not record.owned:
                     return  # Another tool's, which lives by a session of its own.
+                tries.again(f"{path} is missing, although {taken.id} is taken")
                 continue
             content = {**decode(answer[0], "owner"), "lease": lease}
             content.pop("left", None)
             written = self._sessions.base.ask(write(path, encode(content), answer[1].version))[0]
             if not isinstance(written, Exception):
                 return
+            tries.again(f"{path} was always written by others first")
 
     def move_on(self, outage: float) -> None:
         """Give leases that had not expired when the service was last alive the time that they had left then."""

@@ -10,6 +10,7 @@ from headgate.core.queue.model import is_batch
 from headgate.stores.zookeeper.ensemble.asking import children, look, read
 from headgate.stores.zookeeper.ensemble.multi import Op, first_error, multi
 from headgate.stores.zookeeper.ensemble.session import ZkSessions, windows
+from headgate.stores.zookeeper.ensemble.tries import Tries
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
 from headgate.stores.zookeeper.queue.records import BESIDE, MADE, ItemNodes
 from headgate.stores.zookeeper.queue.tree import REMOVED, QueueTree, Unreadable, decode, encode
@@ -135,7 +136,7 @@ class Removing:
 
     def _drop(self, collect: Callable[[bool], list[Op]]) -> None:
         """All of it at once; with a careful look at what is there, while that does not go."""
-        careful = False
+        careful, tries = False, Tries(self._sessions.name)
         while True:
             ops = collect(careful)
             if careful:
@@ -144,9 +145,11 @@ class Removing:
                 ]
                 ops = [op for op, stat in zip(ops, looks, strict=True) if stat is not None]
             results: Any = self._sessions.base.ask(multi(ops))[0] if ops else []
-            if first_error(results) is None:
+            failed = first_error(results)
+            if failed is None:
                 return
             careful = True
+            tries.again(f"cannot remove {ops[failed].path}: it has nodes that are not Headgate's, or is always changed")
 
 
 def _content(answer: Any) -> dict[str, Any]:

@@ -46,7 +46,8 @@ def listen(
     while not stop.is_set():
         session.until = NEVER
         for notice in session.notifies(timeout=LISTEN_SECONDS):
-            heard(int(notice.payload))
+            if notice.payload.isdecimal():  # Any user of the database may notify, with any text.
+                heard(int(notice.payload))
         if time.monotonic() - checked > LISTEN_CHECK_SECONDS:
             check()
             checked = time.monotonic()
