@@ -23,7 +23,6 @@ from tests.waiting import PATIENT_OPTIONS
 FOLLOWING = [*SQL_STORES, "zookeeper"]
 pytestmark = pytest.mark.parametrize("kind", FOLLOWING)
 R, OTHER = "file:/d/1", "file:/d/2"
-CELLS = [cell for cell in COMPATIBLE if cell[1] is not None]
 OpenWith = Callable[[LockRules], LockStore]
 
 
@@ -41,7 +40,7 @@ def open_with(store_url: str) -> Iterator[OpenWith]:
         store.close()
 
 
-def with_cells(cells: Mapping[tuple[Mode, Mode | None], bool]) -> LockRules:
+def with_cells(cells: Mapping[tuple[Mode, Mode], bool]) -> LockRules:
     return replace(LOCK_RULES, compatible={**COMPATIBLE, **cells})
 
 
@@ -79,7 +78,7 @@ def clients(store: LockStore) -> list[str]:
 # ------------------------------------------------------------------ cells
 
 
-@pytest.mark.parametrize(("wanted", "held"), CELLS)
+@pytest.mark.parametrize(("wanted", "held"), COMPATIBLE)
 def test_a_changed_cell_decides_on_both_paths_and_in_the_queue(open_with: OpenWith, wanted: Mode, held: Mode) -> None:
     agrees = not COMPATIBLE[wanted, held]
     store = open_with(with_cells({(wanted, held): agrees}))

@@ -22,13 +22,11 @@ class Mode(StrEnum):
     EXCLUSIVE = "exclusive"
 
 
-#: May a lock be granted, given what somebody holds already? The whole rule.
-COMPATIBLE: Mapping[tuple[Mode, Mode | None], bool] = {
+#: May a lock be granted, given what somebody holds already? The whole rule: where nobody does, any lock is granted.
+COMPATIBLE: Mapping[tuple[Mode, Mode], bool] = {
     # (wanted,        held by anyone)
-    (Mode.SHARED,     None):           True,
     (Mode.SHARED,     Mode.SHARED):    True,
     (Mode.SHARED,     Mode.EXCLUSIVE): False,
-    (Mode.EXCLUSIVE,  None):           True,
     (Mode.EXCLUSIVE,  Mode.SHARED):    False,
     (Mode.EXCLUSIVE,  Mode.EXCLUSIVE): False,
 }  # fmt: skip
@@ -207,7 +205,7 @@ class Blocker:
         return f"lease expires in {in_words(self.expires_in)} unless renewed"
 
 
-Compatible = Mapping[tuple[Mode, Mode | None], bool]
+Compatible = Mapping[tuple[Mode, Mode], bool]
 
 
 def delay_of(mode: Mode, seconds: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 
-from headgate.core.locks.model import COMPATIBLE, Mode
+from headgate.core.locks.model import COMPATIBLE, Compatible, Mode
 from headgate.core.tables.machine import Also, By, Machine, Transition
 from headgate.core.tables.states import LOCK
 
@@ -17,7 +17,7 @@ class LockRules:
     """Which modes agree, and what may happen to a lock."""
 
     #: May a lock be granted (wanted, held)?
-    compatible: Mapping[tuple[Mode, Mode | None], bool] = field(default_factory=lambda: COMPATIBLE)
+    compatible: Compatible = field(default_factory=lambda: COMPATIBLE)
     #: The states of a lock.
     machine: Machine = LOCK
 

@@ -51,10 +51,13 @@ def machine_data(machine: Machine) -> dict[str, object]:
 
 def compatibility_table() -> str:
     """Which modes are compatible, in Markdown."""
-    held: Sequence[Mode | None] = (None, *Mode)
     words = {mode: [word for word, means in MODE_WORDS.items() if means is mode] for mode in Mode}
     rows = [
-        (f"{mode} (also: {words[mode][1]})", *("granted" if COMPATIBLE[mode, other] else "refused" for other in held))
+        (
+            f"{mode} (also: {words[mode][1]})",
+            "granted",
+            *("granted" if COMPATIBLE[mode, held] else "refused" for held in Mode),
+        )
         for mode in Mode
     ]
     return table(("wanted \\ held by anyone", "nothing", *(str(mode) for mode in Mode)), rows)
