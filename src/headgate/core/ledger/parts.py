@@ -39,6 +39,11 @@ def part_status(part: Part | None) -> str:
     return ABSENT if part is None else part.row.status
 
 
+def part_listed(part: Part | None) -> bool:
+    """Whether there is a part that the last success listed: only then jobs wait for it."""
+    return part is not None and part.listed
+
+
 @dataclass(frozen=True, slots=True)
 class TakenPart:
     """A chunk that cannot be listed: it is another job's, or was made from another data id."""

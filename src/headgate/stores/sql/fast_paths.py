@@ -68,6 +68,7 @@ def chunk_words(rules: ChunkRules) -> Mapping[str, str]:
         "done": quoted(word_of(READY, Kind.INPUT)),
         "redone": quoted(RESUBMIT),
         "in_error": quoted(ERROR),
+        "on_hold": quoted(HOLD),
         "settled": f"({quoted(*SETTLED)})",
         "settled_or_held": f"({quoted(*SETTLED, HOLD)})",
         "claim_event": quoted(claim.event if claim else ""),

@@ -10,6 +10,9 @@ from headgate.stores.sql.ledger.statements import ROW_COLUMNS
 #: A row upstream, and which place it has.
 _SOURCE = f"select {ROW_COLUMNS} from hg_chunk c where c.dataset_id = :dataset and c.kind = 'OUTPUT'"
 _IN_ORDER = "order by c.order_key, c.dataid"
+#: Parts that the chunk they were made from no longer lists are on hold, and nothing waits for them.
+_LISTED = """(c.status <> {on_hold} or not exists
+              (select 1 from hg_part p where p.dataset_id = c.dataset_id and p.dataid = c.dataid and not p.listed))"""
 LOCK_OWN_INPUTS = Statement(
     "The job's own INPUT rows of a data id, held still.",
     f"""select {ROW_COLUMNS} from hg_chunk c
@@ -29,20 +32,25 @@ LOCK_LISTED = Statement(
 )
 PREFIXED = Statement(
     "The data ids of a dataset that begin so.",
-    """select distinct dataid from hg_chunk
-       where dataset_id = :dataset and dataid >= :prefix and dataid < :beyond and kind = 'OUTPUT'""",
+    f"""select distinct c.dataid from hg_chunk c
+        where c.dataset_id = :dataset and c.dataid >= :prefix and c.dataid < :beyond and c.kind = 'OUTPUT'
+          and {_LISTED}""",
 )
-FIRST = Statement("The first OUTPUT rows of a dataset.", f"{_SOURCE} {_IN_ORDER} limit :limit")
-LOCK_FIRST = Statement("The same, which nobody changes meanwhile.", f"{_SOURCE} {_IN_ORDER} limit :limit {{for_share}}")
+FIRST = Statement("The first OUTPUT rows of a dataset.", f"{_SOURCE} and {_LISTED} {_IN_ORDER} limit :limit")
+LOCK_FIRST = Statement(
+    "The same, which nobody changes meanwhile.", f"{_SOURCE} and {_LISTED} {_IN_ORDER} limit :limit {{for_share}}"
+)
 PRECEDING = Statement(
     "The data ids before a place, nearest first.",
-    """select dataid from hg_chunk where dataset_id = :dataset and kind = 'OUTPUT' and order_key < :order_key
-       order by order_key desc limit :limit""",
+    f"""select c.dataid from hg_chunk c
+        where c.dataset_id = :dataset and c.kind = 'OUTPUT' and c.order_key < :order_key and {_LISTED}
+        order by c.order_key desc limit :limit""",
 )
 FOLLOWING = Statement(
     "The data ids after a place, nearest first.",
-    """select dataid from hg_chunk where dataset_id = :dataset and kind = 'OUTPUT' and order_key > :order_key
-       order by order_key limit :limit""",
+    f"""select c.dataid from hg_chunk c
+        where c.dataset_id = :dataset and c.kind = 'OUTPUT' and c.order_key > :order_key and {_LISTED}
+        order by c.order_key limit :limit""",
 )
 IS_CLOSED = Statement(
     "Whether a data id is closed.", "select 1 from hg_closed where job_id = :job and dataid = :dataid"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headgate.core.ledger.model import READY, RUNNING, Kind, Row
 from headgate.core.ledger.ordering import order_key
-from headgate.core.ledger.parts import Listed, Part, PartChange, TakenPart, part_status
+from headgate.core.ledger.parts import Listed, Part, PartChange, TakenPart, part_listed, part_status
 from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.stores.sql.database.dialect import Columns
 from headgate.stores.sql.database.transaction import Transaction
@@ -153,12 +153,12 @@ def _tell(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object]) -> None:
 
 
 def announce_parts(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object]) -> None:
-    """Update the jobs that read parts which became READY, are READY no longer, or are gone."""
+    """Update the jobs that read parts which became READY, are READY no longer, or are gone or no longer listed."""
     for name in shape.job.fan_out if outcome.parts else ():
         ready, unready = list[str](), list[str]()
         for change in outcome.parts:
             was, now = part_status(change.before) == READY, part_status(change.after) == READY
-            if change.key[0] == name and (was != now or change.after is None):
+            if change.key[0] == name and (was != now or not part_listed(change.after)):
                 (ready if now else unready).append(change.key[1])
         became_unready(tx, [shape.ids[name]] if unready else [], unready)
         became_ready(tx, [shape.ids[name]] if ready else [], ready)
