@@ -135,6 +135,19 @@ def test_a_receiver_that_is_gone_leaves_a_dead_letter(url: str, origin: Origin) 
     gate.close()
 
 
+def test_an_outage_that_hits_several_jobs_is_one_message(url: str, origin: Origin) -> None:
+    origin.add("/hook", b"")
+    gate = opened(url, webhook(origin))
+    for job in ("clean", "report"):
+        fail_for_good(gate, "1", "2", job=job)
+    send(gate)
+    (seen,) = origin.asked("/hook")
+    check_signature(seen)
+    data = json.loads(seen.body)["data"]
+    assert (data["job"], data["jobs"], data["count"]) == (None, {"clean": 2, "report": 2}, 4)
+    gate.close()
+
+
 def test_mail_and_slack_say_it_to_people(url: str, origin: Origin, box: tuple[Box, int]) -> None:
     origin.add("/slack", b"ok")
     kept, port = box

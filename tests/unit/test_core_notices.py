@@ -42,12 +42,29 @@ def test_incidents_wait_until_the_window_of_the_first_is_over() -> None:
     assert len(plan([young, incident(2)]).reported) == 2, "a later one joins the earlier"
 
 
-def test_each_job_and_what_closed_are_notices_of_their_own() -> None:
+def test_an_outage_of_several_jobs_is_one_message_too() -> None:
+    jobs = ["clean"] * 12 + ["report"] * 3 + [""]
+    due = [incident(number, job) for number, job in enumerate(jobs, 1)]
+    found = plan(due, routes=(*OPS, *parse_routes(json.dumps({"team": {"slack": "https://hooks.slack.com/x"}}))))
+    webhook, slack = (json.loads(each.body) for each in found.messages)
+    assert (webhook["data"]["job"], webhook["data"]["count"]) == (None, 16)
+    assert webhook["data"]["jobs"] == {"clean": 12, "report": 3, "": 1}
+    lines = slack["text"].splitlines()
+    assert lines[0] == "3 jobs: 16 incidents, in trouble: clean 12, report 3, no job 1"
+    assert (len(lines), lines[-1]) == (12, "- and 6 more")
+
+
+def test_one_late_job_waits_for_nobody_else() -> None:
+    young = incident(1, "report", due=NOW - timedelta(seconds=59))
+    assert [each.id for each in plan([young, incident(2)]).reported] == [1, 2]
+
+
+def test_incidents_that_closed_are_a_notice_of_their_own() -> None:
     closed = incident(3, reported=True, closed=LATE, closed_by="success", state="closed")
     quick = incident(4, closed=LATE, closed_by="success", state="closed")
-    found = plan([incident(1), incident(2, "report"), closed, quick])
+    found = plan([incident(1), closed, quick])
     said = {json.loads(each.body)["type"]: json.loads(each.body)["data"]["count"] for each in found.messages}
-    assert (len(found.messages), said["incident.closed"]) == (3, 1)
+    assert said == {"incident.opened": 2, "incident.closed": 1}
     opened = next(each for each in found.messages if "-1-opened" in each.id)
     states = [each["state"] for each in json.loads(opened.body)["data"]["incidents"]]
     assert states == ["open", "closed"], "one that closed before anybody was reported is reported once"
@@ -73,7 +90,7 @@ def test_a_recipient_that_had_enough_gets_a_summary() -> None:
     sent = tuple(SentNotice(f"n{number}", "ops", NOW - timedelta(minutes=30), 1) for number in range(2))
     first = plan([incident(1), incident(2, "report")], sent, most=3)
     assert first.messages == ()
-    assert [each.kept for each in first.notices] == [{"clean": 1}, {"report": 1}]
+    assert [each.kept for each in first.notices] == [{"clean": 1, "report": 1}]
     summary = plan([], (*sent, *first.notices), most=3)
     (message,) = summary.messages
     assert json.loads(message.body)["data"] == {"count": 2, "jobs": {"clean": 1, "report": 1}}
@@ -102,6 +119,7 @@ def test_old_news_is_sent_to_nobody() -> None:
         ({"ops": {"mail": "ann"}}, "mail addresses"),
         ({"ops": {"mail": "a@b", "job": "x"}}, "unknown; did you mean 'jobs'"),
         ({"ops": {"mail": "a@b", "jobs": [1]}}, "list of texts"),
+        ({"ops": {"mail": "a@b", "kinds": ["crash"]}}, "kinds 'crash' is not one of .*did you mean 'crashes'"),
     ],
 )
 def test_wrong_settings_are_named(said: dict[str, Any], why: str) -> None:

@@ -116,7 +116,7 @@ KNOWN = (
     Known(
         "notice_window",
         "60",
-        "Incidents of one job within this time are one notice, in seconds or with a unit such as 5m.",
+        "Incidents within this time are one notice, in seconds or with a unit such as 5m.",
         kind="seconds",
     ),
     Known(

@@ -8,16 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
 
 from headgate.core.errors import BadValue
-from headgate.core.incidents import Incident
+from headgate.core.incidents import SENTENCES, Incident
 from headgate.core.inventory import Message, MessageKind
 from headgate.core.values.plurals import plural
 from headgate.core.values.wire import plain
-from headgate.core.values.words import suggestion
+from headgate.core.values.words import check_word, suggestion
 
 #: What messages of notices are about, where those of ingest name a batch or job.
 ITEM = "incidents"
@@ -76,7 +75,7 @@ class SentNotice:
 class NoticePolicy:
     """How notices are grouped and limited."""
 
-    #: Incidents of a job that open within this time are one notice.
+    #: Incidents that open within this time are one notice.
     window: timedelta = timedelta(minutes=1)
     #: Notices that one recipient gets in an hour.
     most: int = 20
@@ -127,6 +126,8 @@ def _route(name: str, said: Any) -> NoticeRoute:
     elif not all(address.partition("@")[2] for address in to):
         raise BadValue(f"{what}.mail", ", ".join(to), "is not a list of mail addresses")
     jobs, kinds = _texts(what, "jobs", said.get("jobs", ["*"])), _texts(what, "kinds", said.get("kinds", []))
+    for kind in kinds:
+        check_word(f"{what}.kinds", kind, tuple(SENTENCES))
     return NoticeRoute(name, CHANNELS[channel], to, secret, jobs, kinds)
 
 
@@ -169,24 +170,24 @@ def plan_notices(
     `tag`: distinguishes this store's notices from another's.
     """
     plan = _NoticeDraft(sent, policy, now, tag)
-    for (job, closes), found in groupby(sorted(due, key=_group), key=_group):
-        group = list(found)
-        if now - min(each.due or now for each in group) < policy.window:
+    for closes in (False, True):
+        group = [each for each in due if _closes(each) is closes]
+        if not group or now - min(each.due or now for each in group) < policy.window:
             continue
         plan.reported += group
         news = [each for each in group if now - (each.due or now) < STALE]
         for route in routes:
             wanted = [each for each in news if route.wants(each)]
             if wanted:
-                plan.send(route, job, wanted, closes=closes)
+                plan.send(route, wanted, closes=closes)
     for route in routes:
         plan.summarise(route)
     return NoticePlan(tuple(plan.reported), tuple(plan.notices), tuple(plan.messages), tuple(plan.released))
 
 
-def _group(incident: Incident) -> tuple[str, bool]:
-    """Incidents of one job are reported together: those that opened, and those that closed."""
-    return incident.job, incident.reported and incident.closed is not None
+def _closes(incident: Incident) -> bool:
+    """Whether the notice says that it closed. One that closed before anybody knew of it is reported once, as opened."""
+    return incident.reported and incident.closed is not None
 
 
 class _NoticeDraft:
@@ -201,7 +202,7 @@ class _NoticeDraft:
         self.messages: list[Message] = []
         self.released: list[str] = []
 
-    def send(self, route: NoticeRoute, job: str, incidents: Sequence[Incident], *, closes: bool) -> None:
+    def send(self, route: NoticeRoute, incidents: Sequence[Incident], *, closes: bool) -> None:
         """One notice; it is kept back if the recipient had as many as it may get, or others are kept back already.
 
         The last one of the hour is left for the summary.
@@ -209,16 +210,16 @@ class _NoticeDraft:
         first = min(incidents, key=lambda each: each.id)
         since = int((first.due or first.at).timestamp() * 1e6)  # The same, in every process.
         number = f"incident-{self._tag}-{first.id}-{'closed' if closes else 'opened'}-{since}-{route.name}"
-        waits = any(each.recipient == route.name for each in self._kept)
+        waits, jobs = any(each.recipient == route.name for each in self._kept), _jobs(incidents)
         if waits or self._counts[route.name] >= self._policy.most - 1:
-            self.notices.append(SentNotice(number, route.name, self._now, len(incidents), {job: len(incidents)}))
+            self.notices.append(SentNotice(number, route.name, self._now, len(incidents), jobs))
             return
         self._counts[route.name] += 1
         data = {
-            "job": job, "count": len(incidents),
+            "job": next(iter(jobs)) if len(jobs) == 1 else None, "jobs": jobs, "count": len(incidents),
             "incidents": [_document(each) for each in incidents[:NAMED]],
         }  # fmt: skip
-        self._post(route, number, f"incident.{'closed' if closes else 'opened'}", data, _text(job, incidents, closes))
+        self._post(route, number, f"incident.{'closed' if closes else 'opened'}", data, _text(incidents, closes=closes))
 
     def summarise(self, route: NoticeRoute) -> None:
         """Tell of everything that was kept back, once the recipient may get a notice again."""
@@ -229,8 +230,8 @@ class _NoticeDraft:
         for each in kept:
             jobs.update(each.kept or {})
         total = sum(jobs.values())
-        listed = ", ".join(f"{job or 'no job'} {count:,}" for job, count in jobs.most_common(NAMED))
-        text = f"{plural(total, 'more incident')} opened or closed since {kept[0].at:%Y-%m-%d %H:%M} UTC: {listed}"
+        since = f"{kept[0].at:%Y-%m-%d %H:%M} UTC"
+        text = f"{plural(total, 'more incident')} opened or closed since {since}: {_listed(jobs)}"
         number = f"{kept[0].id}-summary"
         self._post(route, number, "incident.summary", {"count": total, "jobs": dict(jobs)}, text)
         self.released += [each.id for each in kept]
@@ -250,12 +251,28 @@ def _document(incident: Incident) -> dict[str, Any]:
     return {name: plain(getattr(incident, name)) for name in names}
 
 
-def _text(job: str, incidents: Sequence[Incident], closes: bool) -> str:  # noqa: FBT001 - as the group has it
+def _jobs(incidents: Sequence[Incident]) -> Mapping[str, int]:
+    """How many there are of each job, most first."""
+    return dict(Counter(each.job for each in incidents).most_common())
+
+
+def _listed(jobs: Mapping[str, int]) -> str:
+    """The jobs with most incidents: `clean 30, monthly 9`."""
+    named = [f"{job or 'no job'} {count:,}" for job, count in Counter(jobs).most_common(NAMED)]
+    more = len(jobs) - NAMED
+    return ", ".join([*named, f"and {plural(more, 'more job')}"] if more > 0 else named)
+
+
+def _text(incidents: Sequence[Incident], *, closes: bool) -> str:
     """For people: a heading, and a line for each of the first incidents."""
     if len(incidents) == 1:
         return incidents[0].sentence
-    what = "recovered" if closes else "in trouble"
-    lines = [f"{job or 'no job'}: {plural(len(incidents), 'incident')}, {what}"]
-    lines += [f"- {each.sentence}" for each in incidents[:NAMED]]
+    jobs, what = _jobs(incidents), "recovered" if closes else "in trouble"
+    head = f"{plural(len(incidents), 'incident')}, {what}"
+    if len(jobs) > 1:
+        head = f"{plural(len(jobs), 'job')}: {head}: {_listed(jobs)}"
+    else:
+        head = f"{next(iter(jobs)) or 'no job'}: {head}"
+    lines = [head, *(f"- {each.sentence}" for each in incidents[:NAMED])]
     more = len(incidents) - NAMED
     return "\n".join([*lines, f"- and {more:,} more"] if more > 0 else lines)
