@@ -102,7 +102,9 @@ def test_the_last_line_of_a_worker_is_seen_while_it_runs_and_after_it_died(gate:
     assert message() == (RUNNING, "")
     ledger.keep_log(claim, [out("at step 1\n"), err("\n")])
     assert message() == (RUNNING, "at step 1")
-    ledger.keep_log(claim, [out("at step 1\nat step 2\n")])
+    ledger.keep_log(claim, [out("at step 1\nat step 1b\n"), err("\nthe disk is nearly full\n")])
+    assert message() == (RUNNING, "the disk is nearly full")
+    ledger.keep_log(claim, [out("at step 1\nat step 1b\nat step 2\n")])
     assert "at step 2" in ledger.explain("clean", "1").sentence()
     expire(gate, "1")
     assert ledger.reap() == 1

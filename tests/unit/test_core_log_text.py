@@ -1,6 +1,7 @@
 """Output as text that is safe to keep: readable, without secrets wherever they are cut, and bounded."""
 
 import json
+import re
 from base64 import b64encode, urlsafe_b64encode
 from html import escape
 from urllib.parse import quote, quote_plus
@@ -63,6 +64,34 @@ def test_a_secret_is_masked_however_it_is_written(written: str) -> None:
     assert MASKED in text
     for part in ("ub4dor", "pass\\word", "word", "WI0ZG9y", "R1YjRkb3", "HViNGRvc"):
         assert part not in text
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "p%40ss%20w'o%2Frd!%26*",  # JavaScript: encodeURIComponent
+        "p@ss%20w'o/rd!&*",  # JavaScript: encodeURI
+        "p%40ss w%27o%2Frd%21%26%2A",  # SQLAlchemy
+        "p%40ss%20w%27o%2Frd%21&%2A",  # Go: url.UserPassword
+        "p%40ss+w%27o%2Frd%21%26*",  # Java: URLEncoder
+        "p@ss\\ w\\'o/rd\\!\\&\\*",  # bash: printf %q
+        "p@ss w''o/rd!&*",  # SQL
+        "p@ss w'o\\/rd!&*",  # PHP: json_encode
+        "p@ss w'o/rd!\\u0026*",  # Go: json.Marshal
+        "704073732077276f2f726421262a",  # PostgreSQL: bytea
+        "704073732077276F2F726421262A",
+    ],
+)
+def test_a_secret_is_masked_as_other_languages_write_it(written: str) -> None:
+    assert kept(f"before {written} after\n".encode(), 65536, "p@ss w'o/rd!&*") == f"before {MASKED} after\n"
+
+
+@pytest.mark.parametrize("width", [76, 64])
+def test_a_long_secret_is_masked_also_in_lines_of_base64(width: int) -> None:
+    secret = "".join(f"{number:03}-" for number in range(50))
+    lines = re.sub(f"(.{{{width}}})", r"\1\n", b64encode(secret.encode()).decode()).splitlines()
+    text = kept("\n".join(["before", *lines, "after", ""]).encode(), 65536, secret)
+    assert text.splitlines() == ["before", *([MASKED] * len(lines)), "after"]
 
 
 def test_each_line_of_a_secret_of_several_lines_is_masked() -> None:

@@ -34,6 +34,15 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]{0,8}[0-~]|\x1b"
 )
 _PERCENT = re.compile("%[0-9A-F]{2}")
+#: What is left as it is in parts of URLs: by the strictest rule, in paths, by SQLAlchemy, in JavaScript (a component,
+#: and a whole URL), and in the user's part by Go and by RFC 3986.
+_SAFE_IN_URLS = ("", "/", " +", "!~*'()", ";,/?:@&=+$!~*'()#", "$&+,;=", "!$&'()*+,;=", "!$&'()*+,;=:@")
+#: What JSON that may stand in HTML writes as numbers.
+_HTML_SAFE = {ord(each): f"\\u{ord(each):04x}" for each in "<>&"}
+#: What a shell takes as it is; everything else may stand behind a backslash.
+_SHELL_SPECIAL = re.compile(r"[^\w@%+=:,./-]")
+#: Characters in a line of base64, as MIME and PEM have it.
+_BASE64_LINES = (76, 64)
 #: Base64 as it may stand in a URL.
 _URL_SAFE = str.maketrans("+/", "-_")
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
@@ -60,8 +69,8 @@ def readable(text: str) -> str:
 
 
 def secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
-    """The secrets as they may stand in an output: as they are, line by line, and as URLs, JSON, XML, shells and base64
-    write them. The longest first.
+    """The secrets as they may stand in an output: as they are, line by line, and as URLs, JSON, XML, SQL, shells,
+    hexadecimal numbers and base64 write them. The longest first.
     """
     found = dict.fromkeys(secret_parts(secrets))
     for part in [part for part in found if len(part) >= SHORTEST_CODED]:
@@ -70,25 +79,42 @@ def secret_forms(secrets: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(filter(None, found), key=len, reverse=True))
 
 
-def _coded(secret: str) -> Sequence[str]:
+def _coded(secret: str) -> Iterable[str]:
     import json  # Loaded where there is a secret: a command starts faster without.
     from html import escape
+
+    data = secret.encode(errors="replace")
+    documents = json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield from _in_urls(secret)
+    yield from documents
+    yield from (form for each in documents for form in (each.replace("/", "\\/"), each.translate(_HTML_SAFE)))
+    yield from (escape(secret), escape(secret, quote=False), repr(secret)[1:-1], repr(data)[2:-1])
+    yield from (secret.replace("'", "'\\''"), secret.replace("'", "''"), _SHELL_SPECIAL.sub(r"\\\g<0>", secret))
+    yield from (data.hex(), data.hex().upper())
+    yield from _base64(data)
+
+
+def _in_urls(secret: str) -> Iterator[str]:
+    """The secret as libraries write it in URLs: they differ in what they leave as it is, and in large and small
+    letters.
+    """
     from urllib.parse import quote, quote_plus
 
-    urls = quote(secret, safe=""), quote(secret), quote_plus(secret)
-    return (
-        *urls, *(_PERCENT.sub(lambda found: found[0].lower(), each) for each in urls), escape(secret),
-        escape(secret, quote=False), json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1],
-        repr(secret)[1:-1], secret.replace("'", "'\\''"), *_base64(secret.encode(errors="replace")),
-    )  # fmt: skip
+    for form in (*(quote(secret, safe=each) for each in _SAFE_IN_URLS), quote_plus(secret), quote_plus(secret, "*")):
+        yield from (form, _PERCENT.sub(lambda found: found[0].lower(), form))
 
 
 def _base64(secret: bytes) -> Iterator[str]:
-    """The secret in base64, also amid other text, such as `user:password`: one form for each place in three bytes."""
+    """The secret in base64, also amid other text, such as `user:password`: one form for each place in three bytes. A
+    long one may be cut into lines.
+    """
     from base64 import b64encode
 
     whole = b64encode(secret).decode()
     yield from (whole, whole.translate(_URL_SAFE))
+    for width in _BASE64_LINES:
+        lines = [whole[at : at + width] for at in range(0, len(whole), width)]
+        yield from (each for each in lines if len(each) >= SHORTEST_INNER)
     for before in range(3):
         known = b64encode(bytes(before) + secret).decode()[-(-before * 8 // 6) : (before + len(secret)) * 8 // 6]
         if len(known) >= SHORTEST_INNER:

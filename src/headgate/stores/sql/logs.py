@@ -90,7 +90,9 @@ def keep_claim_log(tx: Transaction, claim: tuple[str, str, int], texts: Sequence
     rows = tx.all(FIND_CLAIM, job=job, dataid=dataid, token=token, principal=actor().compared)
     if not rows:
         raise chunk_work.refuse_heartbeat(load(tx, shape_of(tx, job, share=False), dataid), token)
-    line = next((line for each in texts if (line := last_line(each.text))), "")
+    # Of what was written since the last time: the reason of a failure is taken from stderr, too.
+    by_stream = sorted(texts, key=lambda each: each.stream is not LogStream.STDERR)
+    line = next((line for each in by_stream if (line := last_line(each.text))), "")
     if line and not ended:  # A report comes next, with a message of its own.
         tx.run(SHOW_LINE, line=line, datasets=[row[1] for row in rows], dataid=dataid, job=rows[0][0], token=token)
     keep_log(tx, Writer(int(rows[0][0]), dataid, token, max(int(row[2]) for row in rows)), texts, ended=ended)
