@@ -168,6 +168,8 @@ def test_chunks_are_chosen_by_status_range_and_pattern(pipeline: Headgate) -> No
     pipeline("job", "run", "clean", "--loop", "--", "sh", "-c", "test $HEADGATE_DATAID != 2026-10-31")
     preview = pipeline("job", "resubmit", "clean", "--failed", "--dry-run", *why)
     assert preview.out.startswith("would change  1 chunk: 1 clean (selected: 1 ERROR)")
+    ranged = pipeline("job", "resubmit", "clean", "2026-10-30..2026-11-02", "--dry-run", *why)
+    assert ranged.out.splitlines()[0] == "would change  4 chunks: 4 clean"
     held = pipeline("job", "hold", "clean", "2026-11-*", *why, "--json").json
     assert (held["selected"], held["changed"], held["refused"]) == ({"READY": 2}, {"clean": 2}, 0)
     assert pipeline("job", "unhold", "clean", "*").out.startswith("changed  2 chunks")
@@ -267,6 +269,40 @@ def test_a_mapping_that_is_written_in_another_form_is_found_too(headgate: Headga
     done = headgate("define", "pipeline.toml")
     assert done.code == 2
     assert re.search(said.replace("m.toml", "pipeline.toml"), done.err), done.err
+
+
+@pytest.mark.parametrize(
+    ("mapping", "what"),
+    [
+        ('kind="period",period="month",unit="days"', "maps.days.unit 'days'"),
+        ('kind="period",period="month",unit="day",need="al"', "maps.days.need 'al'"),
+        ('kind="period",period="month",unt="day"', "maps.days.unt 'day'"),
+        ('kind="period",unit="day"', "maps.days {'kind': 'period', 'unit': 'day'}"),
+        ('kind="list"', "maps.days.ids None"),
+    ],
+)
+def test_a_mistake_in_a_mapping_on_one_line_is_shown_with_that_line(
+    headgate: Headgate, mapping: str, what: str
+) -> None:
+    table = '[dataset.days]\n[dataset.months]\n[job.monthly]\ninputs=["days"]\noutputs=["months"]\n'
+    later = '[job.other]\ninputs=["days"]\nmaps.days={kind="all",need="any"}\n'
+    write(headgate.folder, f"{table}maps.days={{{mapping}}}\n{later}")
+    done = headgate("define", "pipeline.toml")
+    assert done.code == 2
+    assert f"{what} of job monthly in pipeline.toml, line 6," in done.err, done.err
+
+
+def test_a_month_that_was_made_without_a_late_day_says_how_to_make_it_again(headgate: Headgate) -> None:
+    write(headgate.folder, f"{MONTHLY}need = 27\n")
+    headgate("define", "pipeline.toml")
+    headgate("data", "publish", "days", "2026-02-01..2026-02-27")
+    assert headgate("job", "run", "monthly", "--", "true").code == 0
+    assert "to run it again" not in headgate("job", "explain", "monthly", "2026-02").err
+    headgate("data", "publish", "days", "2026-02-28")
+    headgate("job", "plan", "monthly")
+    done = headgate("job", "explain", "monthly", "2026-02")
+    assert "late: days/2026-02-28 arrived or changed" in done.out
+    assert "to run it again: headgate job resubmit monthly 2026-02 --reason why" in done.err
 
 
 def test_the_grid_shows_how_much_of_a_month_is_there(headgate: Headgate, tmp_path: Path) -> None:

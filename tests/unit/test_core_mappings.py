@@ -238,13 +238,30 @@ def test_a_split_matches_what_begins_with_its_prefix(sample: str, lane: str, oth
     assert found.fault(target) == ""
 
 
+@given(
+    form=st.sampled_from(["{a}.{b}.{c}", "x{a}.{b}_{c}y", "{c}_{a}-{b}"]),
+    shown=st.sampled_from(["{a}.{b}", "{b}_{a}", "x.{a}._{b}.", "{c}.{a}.{b}", "{b}"]),
+    a=NAMES, b=NAMES, c=NAMES,
+)  # fmt: skip
+@example(form="{a}.{b}.{c}", shown="{a}.{b}", a="a", b="b", c="c.a")
+@example(form="{c}_{a}-{b}", shown="{b}_{a}", a="_", b="_", c="_")
+def test_every_split_matches_what_begins_with_its_prefix(form: str, shown: str, a: str, b: str, c: str) -> None:
+    found, upstream = mapping(kind="split", format=form, job_format=shown), form.format(a=a, b=b, c=c)
+    for target in found.targets(upstream):
+        sources = found.sources(target)
+        assert isinstance(sources, Matching)
+        assert upstream.startswith(sources.prefix)
+
+
 @pytest.mark.parametrize(
     ("form", "shown", "upstream", "target", "prefix"),
     [
         ("{sample}.{lane}", "{sample}", "a.b.c", "a", "a."),
-        ("run-{run}_{sample}", "{sample}@{run}", "run-7_x", "x@7", "run-"),
+        ("run-{run}_{sample}", "{sample}@{run}", "run-7_x", "x@7", "run-7_x"),
         ("{lane}.{sample}", "{sample}", "1.x", "x", ""),
-        ("{a}.{b}.{c}", "{a}.{b}", "1.2.3", "1.2", ""),
+        ("{a}.{b}.{c}", "{a}.{b}", "1.2.3", "1.2", "1.2."),
+        ("{a}_{b}.{c}", "{a}_{b}", "1_2_3.4", "1_2_3", "1"),
+        ("{a}.{b}.{c}", "{c}-{a}", "1.2.3", "3-1", "1."),
         ("v{n}", "{n}", "v1", "1", "v1"),
     ],
 )

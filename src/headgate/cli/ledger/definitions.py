@@ -219,8 +219,25 @@ def _line_within(text: str, table: Sequence[str], name: str) -> int:
         parts = r"\s*\.\s*".join(rf"[\"']?{re.escape(part)}[\"']?" for part in table[:depth])
         start = next((number for number, line in enumerate(lines) if re.match(rf"\s*\[\s*{parts}\s*\]", line)), None)
         if start is not None:
-            return start + _line("\n".join(lines[start:]), name)
+            path = (*table[depth:], name)
+            return _line_of_path(lines, start, path[:-1] if name == table[-1] else path)
     return _line(text, name)
+
+
+def _line_of_path(lines: Sequence[str], start: int, path: Sequence[str]) -> int:
+    """The line of the last of these keys, each after the one before: inline tables have several keys on a line."""
+    at, column = start, 0
+    end = next(
+        (number for number in range(start + 1, len(lines)) if lines[number].lstrip().startswith("[")), len(lines)
+    )
+    for name in path:
+        pattern = re.compile(rf"(?:^|(?<=[\s.\[{{,\"'])){re.escape(name)}(?=[\"']?\s*[.\]=])")
+        for number in range(at, end):
+            found = pattern.search(lines[number], column if number == at else 0)
+            if found is not None:
+                at, column = number, found.end()
+                break
+    return at + 1
 
 
 def _check_names(file: Path, text: str, content: Mapping[str, object], known: tuple[str, ...], where: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -122,7 +123,7 @@ def resubmit(console: Console, /, job_name: str, chosen: ChosenChunks, **how: An
     dataids = list(chosen.by_name())
     with console.gate() as gate, working(console, "finding all chunks that were made from it"):
         changes = gate.ledger.resubmit(job_name, dataids, **how)
-    answer_changes(console, changes)
+    answer_changes(console, changes, count=len(dataids) > 1, dry_run=chosen.dry_run)
     return DONE
 
 
@@ -174,7 +175,7 @@ def _change(
         return method(job_name, dataid, reason=reason, **how)
 
     changes, code = console.ask(lambda gate: act_on_each(console, dataids, partial(change, gate.ledger)))
-    answer_changes(console, changes)
+    answer_changes(console, changes, count=len(dataids) > 1)
     return code
 
 
@@ -250,9 +251,18 @@ def _listed(counts: Any) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
-def answer_changes(console: Console, changes: Sequence[Change]) -> None:
-    """Print changes of named chunks."""
-    console.answer_list(plain(changes), lambda: changes_table(changes) if changes else "nothing changed")
+def answer_changes(console: Console, changes: Sequence[Change], *, count: bool = False, dry_run: bool = False) -> None:
+    """Print changes of named chunks. `count`: say first how many chunks there are, by job."""
+
+    def text() -> str:
+        if not changes:
+            return "nothing changed"
+        chunks = Counter(job for job, _ in dict.fromkeys((each.job, each.dataid) for each in changes))
+        word = "would change" if dry_run else "changed"
+        counted = [f"{word}  {plural(chunks.total(), 'chunk')}: {_listed(dict(chunks.most_common()))}"] if count else []
+        return "\n".join([*counted, changes_table(changes)])
+
+    console.answer_list(plain(changes), text)
 
 
 def changes_table(changes: Sequence[Change]) -> str:

@@ -163,11 +163,13 @@ def heartbeat(console: Console, job_name: str, dataid: str, token: int, lease: f
 @common
 def explain(console: Console, job_name: str, dataid: str) -> None:
     """Explain whether JOB can claim a chunk: every condition with its answer."""
+    from headgate.core.ledger.sources import lacks_late
+
     verdict = console.ask(lambda gate: gate.ledger.explain(job_name, dataid))
     console.answer(_verdict(verdict), lambda: _explained(verdict))
-    if any(each.used_up for each in verdict.conditions):
-        console.say(f"to run it again: {console.command('job', 'resubmit', job_name, dataid, '--reason', 'why')}")
     own = [each.row for each in verdict.conditions if each.row and each.row.job == job_name]
+    if any(each.used_up for each in verdict.conditions) or any(map(lacks_late, own)):
+        console.say(f"to run it again: {console.command('job', 'resubmit', job_name, dataid, '--reason', 'why')}")
     if any(row.status in (ERROR, HOLD) and row.attempt for row in own):
         console.say(f"what it wrote: {console.command('job', 'logs', job_name, dataid)}")
     if any(row.status == HOLD for row in own):

@@ -11,12 +11,14 @@ from datetime import UTC, datetime, timedelta
 from headgate.core.errors import BadValue, Refused
 from headgate.core.ledger.mappings.model import NEED_ALL, InputMap
 from headgate.core.ledger.mappings.sources import Listed
-from headgate.core.ledger.model import READY, Job, Row
+from headgate.core.ledger.model import DONE, READY, Job, Row
 from headgate.core.values.plurals import plural
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Data ids that a sentence names.
 MOST_NAMED = 5
+#: How the message of a chunk begins that was made without a late input.
+LATE_BEGINS = "late: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,4 +201,9 @@ def late_sentence(late: Sequence[tuple[SourceSet, Reading]]) -> str:
     """Name what arrived late, for people."""
     names = [f"{each.dataset}/{each.dataid}" for _, each in late]
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"late: {', '.join(names[:MOST_NAMED])}{more} arrived or changed after it was read"
+    return f"{LATE_BEGINS}{', '.join(names[:MOST_NAMED])}{more} arrived or changed after it was read"
+
+
+def lacks_late(row: Row) -> bool:
+    """Whether a row says that its chunk is done, and that inputs came late for it."""
+    return row.status in (READY, DONE) and row.message.startswith(LATE_BEGINS)

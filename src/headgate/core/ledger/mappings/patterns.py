@@ -41,6 +41,26 @@ class NamePattern:
         found = self._pattern.fullmatch(dataid)
         return None if found is None else found.groupdict()
 
+    def beginnings(self, dataid: str) -> Mapping[str, tuple[str, bool]]:
+        """What the fields certainly begin with, in whatever way a data id that matches was made of them, and whether
+        that is all of the field. Fields of which nothing is certain are missing.
+        """
+        known: dict[str, tuple[str, bool]] = {}
+        at, parts = 0, (*self.parts, "")
+        for part, after in pairwise(parts):
+            if part[0] != "{":
+                at += len(part)
+                continue
+            # The last field ends where the rest of the pattern begins; others may end at each place that looks like it.
+            is_last = part[1:-1] == self.fields[-1]
+            end = len(dataid) - len(after) if is_last else dataid.find(after, at + 1)
+            whole = is_last or dataid.find(after, end + 1) < 0
+            known[part[1:-1]] = dataid[at:end], whole
+            if not whole:
+                break
+            at = end
+        return known
+
     def write(self, fields: Mapping[str, str]) -> str:
         """The data id with these fields."""
         return "".join(fields[part[1:-1]] if part[0] == "{" else part for part in self.parts)

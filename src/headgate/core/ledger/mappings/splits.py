@@ -30,15 +30,11 @@ class SplitRule:
         return "" if readable else f"{dataid} is not of the form {self.job_format}"
 
     def _prefix(self, dataid: str) -> str:
-        """What stands before the first field, and that field where the job's data id has no other."""
-        parts, shown = name_pattern(self.format).parts, name_pattern(self.job_format)
-        fields = shown.read(dataid) if len(shown.fields) == 1 else None
-        found = ""
-        for part in parts:
-            if part[0] != "{":
-                found += part
-            elif fields is not None and part[1:-1] in fields:
-                found += fields[part[1:-1]]
-            else:
+        """What all upstream ids begin with: as far as the fields of the data id are certain."""
+        known, found = name_pattern(self.job_format).beginnings(dataid), ""
+        for part in name_pattern(self.format).parts:
+            text, whole = (part, True) if part[0] != "{" else known.get(part[1:-1], ("", False))
+            found += text
+            if not whole:
                 break
         return found
