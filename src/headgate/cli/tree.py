@@ -15,6 +15,7 @@ from headgate import __version__
 from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.failures import BROKEN_PIPE, INTERRUPTED, MEANINGS, WRONG_USAGE, report, write_json
 from headgate.cli.terminal.options import global_options
+from headgate.cli.terminal.talk import GONE, discard
 from headgate.core.errors import HeadgateError
 
 #: Name, module in this folder, attribute, and the sentence that the list shows.
@@ -144,9 +145,10 @@ def run(words: list[str]) -> int:
         return INTERRUPTED
     except Ended as end:
         return 128 + end.number
-    except BrokenPipeError:
-        # Discard the buffer, which would fail once more when Python exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        discard(sys.stdout.fileno())
         return BROKEN_PIPE
 
 

@@ -27,6 +27,7 @@ from headgate.cli.ledger.lookout import Heard, JobState, Lookout
 from headgate.cli.processes.stopping import STOP_SIGNALS, Stops
 from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.failures import CANNOT_REACH, FAILED, NOTHING_TO_DO, report
+from headgate.cli.terminal.talk import talk
 from headgate.core.errors import HeadgateError, Invalid, Unavailable
 
 #: Why a chunk's child ended, beside the exit code of its command.
@@ -211,6 +212,9 @@ class JobLoop:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         try:
             self._until_over()
+        except BaseException:
+            self._abandon()
+            raise
         finally:
             if self._lookout:
                 self._lookout.close()
@@ -441,7 +445,7 @@ class JobLoop:
             return end.exit_code, WORKED if self._console.claimed else BROKEN
         except Exception:  # noqa: BLE001 - the child ends here, and its parent must not start it over and over
             stops.hold()
-            traceback.print_exc()
+            talk(traceback.format_exc())
             return FAILED, WORKED if self._console.claimed else BROKEN
         if self._console.interrupted:
             return code, INTERRUPTED
@@ -460,6 +464,12 @@ class JobLoop:
     def _hear_signals_as_before(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _abandon(self) -> None:
+        """The loop itself fails: let its children interrupt what they run, and outlive none of them."""
+        self._stop(signal.SIGTERM, None)
+        for child in self._children:
+            os.waitpid(child, 0)
 
     def _stop(self, number: int, _frame: FrameType | None) -> None:
         """Start no more children, and pass the signal on."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headgate.cli.ledger.job_loop import INTERRUPTED, ChunkEnd
 from headgate.cli.terminal.progress import per_second
+from headgate.cli.terminal.talk import talk
 from headgate.core.values.durations import in_words
 from headgate.service.ledger.questions import LEFT_MOST
 
@@ -71,8 +72,7 @@ class LoopProgress:
 
     def note(self, text: str) -> None:
         """Something that the user should know."""
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        talk(text + "\n")
 
     def draw(self) -> None:
         """Everything was written at once."""
@@ -87,12 +87,11 @@ class LoopProgress:
             # A line of its own: what the command writes to the same terminal stays readable.
             if code or not left or time.monotonic() >= self._told + TOLD_SECONDS:
                 self._told = time.monotonic()
-                sys.stderr.write(self._line(rate, left) + "\n")
+                talk(self._line(rate, left) + "\n")
         else:
             line = {"done": self.done, "failed": self.failed, "interrupted": self.interrupted, "left": left}
             line |= {"exit_code": code}
-            sys.stderr.write(json.dumps({**line, "per_second": round(rate, 2)}) + "\n")
-        sys.stderr.flush()
+            talk(json.dumps({**line, "per_second": round(rate, 2)}) + "\n")
 
     def _line(self, rate: float, left: int | None) -> str:
         stopped = f", {self.interrupted} interrupted" if self.interrupted else ""

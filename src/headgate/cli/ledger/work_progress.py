@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headgate.cli.ledger.job_loop import AWAY, INTERRUPTED, WORKED, ChunkEnd
 from headgate.cli.terminal.output import aligned, say, shown, terminal_width
 from headgate.cli.terminal.progress import per_second
+from headgate.cli.terminal.talk import talk
 from headgate.core.values.durations import in_words
 from headgate.core.values.plurals import plural
 from headgate.core.values.visible import visible_json
@@ -174,13 +175,12 @@ class WorkProgress:
         width = terminal_width()
         lines = [line[: width - 1] for line in aligned(rows).splitlines()]
         self._erase()
-        sys.stderr.write(shown("\n".join(lines)) + "\n")
-        sys.stderr.flush()
+        talk(shown("\n".join(lines)) + "\n")
         self._drawn_lines = len(lines)
 
     def _erase(self) -> None:
         if self._drawn_lines:
-            sys.stderr.write(UP.format(self._drawn_lines) + ERASE)
+            talk(UP.format(self._drawn_lines) + ERASE)
             self._drawn_lines = 0
 
     def _tell(self) -> None:

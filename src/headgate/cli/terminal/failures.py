@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -89,10 +88,11 @@ def write_json(content: dict[str, Any]) -> None:
     """An error for programs: one JSON object on stderr."""
     import json
 
+    from headgate.cli.terminal.talk import talk
     from headgate.core.values.visible import visible_json
     from headgate.core.values.wire import plain
 
-    sys.stderr.write(visible_json(json.dumps(plain(content), ensure_ascii=False)) + "\n")
+    talk(visible_json(json.dumps(plain(content), ensure_ascii=False)) + "\n")
 
 
 def document(error: HeadgateError, console: Console) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from headgate.cli.terminal.talk import talk
 from headgate.core.tables.tones import TONES, Tone
 from headgate.core.values.durations import in_words
 from headgate.core.values.visible import visible, visible_json
@@ -46,7 +47,7 @@ def shown(text: str) -> str:
 
 def say(text: str) -> None:
     """Write lines for people to stderr."""
-    sys.stderr.write(shown(text) + "\n")
+    talk(shown(text) + "\n")
 
 
 def to_json(document: object) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headgate.cli.terminal.talk import talk
 from headgate.core.values.durations import in_words
 
 if TYPE_CHECKING:
@@ -59,14 +60,12 @@ class StatusLine:
             return
         self._is_drawn = self._on_terminal
         self._written = time.monotonic()
-        sys.stderr.write(AGAIN + text() if self._on_terminal else text() + "\n")
-        sys.stderr.flush()
+        talk(AGAIN + text() if self._on_terminal else text() + "\n")
 
     def clear(self) -> None:
         """Erase the line."""
         if self._is_drawn:
-            sys.stderr.write(AGAIN)
-            sys.stderr.flush()
+            talk(AGAIN)
 
 
 @contextmanager
@@ -94,8 +93,7 @@ def working(console: Console, what: str) -> Iterator[None]:
 
     def tell() -> None:
         while not over.wait(PATIENCE_SECONDS):
-            sys.stderr.write(f"{AGAIN}{what}: {in_words(time.monotonic() - begun)}")
-            sys.stderr.flush()
+            talk(f"{AGAIN}{what}: {in_words(time.monotonic() - begun)}")
 
     teller = Thread(target=tell, name="headgate-working", daemon=True)
     teller.start()
@@ -105,5 +103,4 @@ def working(console: Console, what: str) -> Iterator[None]:
         over.set()
         teller.join()
         if time.monotonic() - begun > PATIENCE_SECONDS:
-            sys.stderr.write(AGAIN)
-            sys.stderr.flush()
+            talk(AGAIN)
