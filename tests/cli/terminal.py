@@ -9,13 +9,16 @@ import termios
 
 from tests.cli.commands import PROGRAM, Headgate
 
+#: Rows of the terminal.
+HEIGHT = 40
+
 
 def typed(
     headgate: Headgate, *words: str, answer: str = "", width: int = 80, errors: bool = True, **environment: str
 ) -> tuple[int, str]:
     """The exit code, and all that a terminal of that width shows; what is answered is typed ahead."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, width, 0, 0))
     process = subprocess.Popen(
         [PROGRAM, *words],
         stdin=theirs,

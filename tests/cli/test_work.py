@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import headgate as library
 from headgate.core.ledger.model import COMMANDS_EVENT, Row
 from headgate.service.ledger.use_cases import Ledger
 from tests.cli.commands import Headgate, gone, read_number
+from tests.cli.terminal import HEIGHT, typed
 from tests.waiting import until
 
 CHAIN = """
@@ -264,6 +266,23 @@ def test_chunks_that_another_worker_drops_are_taken_over(headgate: Headgate, led
     ledger.heartbeat(claim, lease=0.2)
     assert (runs.wait(30), works.wait(30)) == (0, 0)
     assert statuses(ledger, "report") == {"1": "READY", "2": "READY"}
+
+
+def test_the_table_of_many_jobs_stays_on_the_screen(headgate: Headgate) -> None:
+    """What has scrolled away cannot be erased. The last table has every job."""
+    jobs = [f"job-{number:02}" for number in range(HEIGHT + 5)]
+    outputs = "".join(f"of-{name} = {{}}, " for name in jobs)
+    texts = [f'[job.{name}]\ninputs = ["raw"]\noutputs = ["of-{name}"]\ncommand = "true"\n' for name in jobs]
+    write(headgate, f"dataset = {{ {outputs}raw = {{}} }}\n" + "".join(texts))
+    headgate("data", "publish", "raw", "1")
+    code, shown = typed(headgate, "work", *jobs[-3:], *jobs[:-3])
+    assert code == 0
+    erased = [int(number) for number in re.findall(r"\x1b\[(\d+)A", shown)]
+    assert erased
+    assert max(erased) < HEIGHT
+    first, last = shown.split("\x1b[J")[0], shown.split("\x1b[J")[-1]
+    assert f"and {len(jobs) - (HEIGHT - 3)} other jobs" in first
+    assert [line.split()[0] for line in last.splitlines()[1:]] == jobs
 
 
 def test_a_job_gets_its_own_key(headgate: Headgate, ledger: Ledger) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headgate.cli.ledger.job_loop import AWAY, INTERRUPTED, WORKED, ChunkEnd
-from headgate.cli.terminal.output import aligned, say, shown, terminal_width
+from headgate.cli.terminal.output import aligned, say, shown
 from headgate.cli.terminal.progress import per_second
 from headgate.cli.terminal.talk import talk
 from headgate.core.values.durations import in_words
@@ -31,6 +32,10 @@ RATE_SECONDS = 60.0
 MOST_NAMED = 3
 #: Erases the lines of the table, above the cursor.
 UP, ERASE = "\x1b[{}A\r", "\x1b[J"
+#: Rows of a terminal that the table leaves to its heading, the line below it, and the cursor.
+ROWS_BESIDE = 3
+#: Of a terminal that does not say its size.
+USUAL_SCREEN = 80, 24
 HEADINGS = ("JOB", "DONE", "FAILED", "RUNNING", "LEFT", "RATE", "TIME LEFT")
 #: The word of an event for what ended how.
 OUTCOMES = {INTERRUPTED: "interrupted", AWAY: "unreported"}
@@ -151,7 +156,7 @@ class WorkProgress:
     def close(self) -> None:
         """The last figures."""
         if self._has_table:
-            self._draw_table()
+            self._draw_table(whole=True)
         else:
             self._tell()
         if self._console.as_json:
@@ -169,11 +174,15 @@ class WorkProgress:
         for job, dataid in list(self._failed)[:MOST_NAMED]:
             self._console.say(f"see what it wrote: {self._console.command('job', 'logs', job, dataid)}")
 
-    def _draw_table(self) -> None:
+    def _draw_table(self, *, whole: bool = False) -> None:
+        """Draw it as far as it fits: what has left the screen cannot be erased. The last one is `whole`."""
         self._written = time.monotonic()
-        rows = [HEADINGS, *(_row(name, each) for name, each in self._jobs.items())]
-        width = terminal_width()
-        lines = [line[: width - 1] for line in aligned(rows).splitlines()]
+        width, height = _screen()
+        names = list(self._jobs) if whole else most_telling(self._jobs, height - ROWS_BESIDE)
+        lines = aligned([HEADINGS, *(_row(name, self._jobs[name]) for name in names)]).splitlines()
+        if others := len(self._jobs) - len(names):
+            lines.append(f"and {plural(others, 'other job')}")
+        lines = [line[: width - 1] for line in lines]
         self._erase()
         talk(shown("\n".join(lines)) + "\n")
         self._drawn_lines = len(lines)
@@ -194,6 +203,24 @@ class WorkProgress:
     def _event(self, **content: Any) -> None:
         sys.stdout.write(visible_json(json.dumps(content, ensure_ascii=False)) + "\n")
         sys.stdout.flush()
+
+
+def most_telling(jobs: Mapping[str, _JobFigures], most: int) -> list[str]:
+    """The names of at most so many jobs, in their order: those that run first, then those with something left."""
+    ranks = {name: (not each.running, not each.still_left, not each.failed) for name, each in jobs.items()}
+    chosen = set(sorted(jobs, key=lambda name: ranks[name])[: max(most, 1)])
+    return [name for name in jobs if name in chosen]
+
+
+def _screen() -> tuple[int, int]:
+    """Columns and rows of the terminal that stderr is."""
+    from shutil import get_terminal_size
+
+    try:
+        size = os.get_terminal_size(sys.stderr.fileno())
+    except OSError:
+        size = get_terminal_size()
+    return size.columns or USUAL_SCREEN[0], size.lines or USUAL_SCREEN[1]
 
 
 def _left(figures: _JobFigures) -> str:
