@@ -18,7 +18,8 @@ from headgate.ingest.storage.ocfl import OcflStorage
 from headgate.ingest.storage.port import find_version
 from tests.cli.commands import Headgate
 from tests.ingest import test_end_to_end
-from tests.ingest.ocfl_objects import BROKEN, OBJECT_ID, VERSIONS, Document, Maker, of_each_version, put
+from tests.ingest.ocfl_broken import BROKEN
+from tests.ingest.ocfl_objects import OBJECT_ID, VERSIONS, Document, Maker, of_each_version, put
 from tests.ingest.site import Site, ended, running
 from tests.ingest.validator import validate
 

@@ -17,8 +17,19 @@ from headgate.ingest.validation.codes import CODES
 from headgate.ingest.validation.findings import MOST_FINDINGS, RuleFinding
 from headgate.ingest.validation.objects import Validation, validate_object
 from headgate.ingest.validation.trees import FolderTree
+from tests.ingest.ocfl_broken import BROKEN
 from tests.ingest.ocfl_mutants import FORMS, make_damaged, make_mutants
-from tests.ingest.ocfl_objects import BROKEN, Broken, Document, Maker, of_each_version, put, remove, write_inventory
+from tests.ingest.ocfl_objects import (
+    MD5_OF_ONE,
+    Broken,
+    Document,
+    Maker,
+    copy_inventory,
+    of_each_version,
+    put,
+    remove,
+    write_inventory,
+)
 from tests.ingest.validator import verdicts
 
 #: Ways in which objects of other tools differ, all of them valid.
@@ -251,6 +262,12 @@ def raw_inventories(change: Callable[[bytes], bytes]) -> Callable[[Path], object
     return files
 
 
+def into_the_first_version(root: Path) -> None:
+    for path in (root / "v2/content").iterdir():
+        path.rename(root / "v1/content" / path.name)
+    (root / "v2/content").rmdir()
+
+
 def follow_a_link(root: Path) -> None:
     outside = root.with_name("outside")
     (root / "v1/content/a.txt").rename(outside)
@@ -270,6 +287,14 @@ def capitals_in_sidecars(root: Path) -> None:
 def write_on_in_a_sidecar(root: Path) -> None:
     with (root / "v1/inventory.json.sha512").open("ab") as sidecar:
         sidecar.write(b"\xd5")
+
+
+def late_file(document: Document) -> None:
+    """The file of the second version lies in the first one, whose inventory does not know it."""
+    moved = {"v2/content/b.txt": "v1/content/b.txt"}
+    for block in (document["manifest"], document["fixity"]["md5"]):
+        for digest, paths in block.items():
+            block[digest] = [moved.get(path, path) for path in paths]
 
 
 #: Where ocfl-py 2.1.0 calls an object valid that is not: the codes that we report, what the specification says, and
@@ -299,9 +324,29 @@ STRICTER: dict[str, tuple[str, Broken]] = {
         "Section 3.4: the sidecar MUST have the form DIGEST inventory.json. ocfl-py reads its first line alone.",
         Broken(files=write_on_in_a_sidecar),
     ),
+    "E023": (
+        "Section 3.3.1: a file MUST be in the manifest of its version's inventory. ocfl-py looks at the current one.",
+        Broken(
+            late_file,
+            only=2,
+            files=into_the_first_version,
+            change={"versions": ({"a.txt": b"one"}, {"a.txt": b"one", "b.txt": b"two"})},
+        ),
+    ),
+    "E040": (
+        "Section 3.5.1: head MUST be the newest version. ocfl-py does not compare it with the version's directory.",
+        Broken(
+            files=copy_inventory("v1", "v2"),
+            change={"versions": ({"a.txt": b"one"}, {"a.txt": b"one"}, {"a.txt": b"one"})},
+        ),
+    ),
+    "E101": (
+        "Section 3.5.4: fixity MUST have the structure of the manifest, where paths are unique. ocfl-py takes two.",
+        Broken(put("fixity", value={"md5": {MD5_OF_ONE: ["v1/content/a.txt", "v1/content/a.txt"]}})),
+    ),
     "E090 E092": (
         "Section 4.6: links MUST NOT be used. ocfl-py follows symbolic ones, and does not look for hard ones.",
-        Broken(files=follow_a_link),
+        Broken(files=follow_a_link, change={"fixity": ()}),
     ),
 }
 #: Valid objects that ocfl-py calls invalid, by its findings.

@@ -9,7 +9,8 @@ import pytest
 from headgate import BadValue
 from headgate.ingest.objects.foreign import object_roots, verify_folder
 from tests.cli.commands import Headgate
-from tests.ingest.ocfl_objects import BROKEN, Maker
+from tests.ingest.ocfl_broken import BROKEN
+from tests.ingest.ocfl_objects import Maker
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ class Expected:
 
     def __init__(self, current: CheckedInventory, priors: Mapping[str, CheckedInventory], known: KnownDigests) -> None:
         self.paths = current.content
-        self._current, self._known = current, known
+        self._current, self._priors, self._known = current, priors, known
         self._others: dict[str, list[Wanted]] = {}
         for found in (current, *priors.values()):
             for algorithm, value, path in found.fixity:
@@ -42,6 +42,17 @@ class Expected:
             if is_known(algorithm):
                 yield algorithm, value.lower(), "", "the inventory of objects"
 
+    def fixity_of(self, path: str) -> list[str]:
+        """The inventories that have fixity of a file."""
+        return sorted({whose for _, _, code, whose in self._others.get(path, ()) if code == "E093"})
+
+    def unlisted(self, files: set[str]) -> Iterator[tuple[str, str]]:
+        """Files that the current inventory lacks, or that of their own version, and that inventory."""
+        for path in sorted(files):
+            for found in (self._current, self._priors.get(path.partition("/")[0])):
+                if found is not None and path not in found.content:
+                    yield path, found.path
+
     def _add(self, path: str, wanted: Wanted) -> None:
         if path in self.paths:
             self._others.setdefault(path, []).append(wanted)
@@ -56,11 +67,11 @@ def check_contents(
     progress: Progress | None,
 ) -> None:
     """Read every file of the manifest once, with all of its digests."""
-    for path in sorted(files - expected.paths.keys()):
-        findings.add("E023", path, "it is not in the manifest of the inventory")
+    for path, whose in expected.unlisted(files):
+        findings.add("E023", path, f"it is not in the manifest of {whose}")
     for path in expected.paths:
         if path not in files:
-            findings.add("E092", path, "it is missing")
+            _report_missing(path, expected, findings)
             continue
         # Every inventory says the same again: each value is compared once.
         wanted: dict[tuple[str, str], tuple[str, str]] = {}
@@ -76,6 +87,12 @@ def check_contents(
             if value != found.value(algorithm):
                 why = f"checksum mismatch: expected {algorithm} {value}, got {found.value(algorithm)} ({whose})"
                 findings.add(code, path, why)
+
+
+def _report_missing(path: str, expected: Expected, findings: Findings) -> None:
+    findings.add("E092", path, "it is missing")
+    for whose in expected.fixity_of(path):
+        findings.add("E093", path, f"it is missing, and {whose} has fixity of it")
 
 
 def _read(tree: ObjectTree, path: str, found: ContentDigests, stop: Stop | None, progress: Progress | None) -> None:

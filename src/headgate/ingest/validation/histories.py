@@ -19,7 +19,7 @@ def check_history(current: CheckedInventory, priors: Mapping[str, CheckedInvento
         for code, why in (*_identity(current, prior), *_states(current, prior), *_notes(current, prior)):
             findings.add(code, prior.path, why)
         if prior.names.newest and prior.names.newest != name:
-            findings.add("W010", prior.path, f"it ends with {prior.names.newest!r}")
+            findings.add("E040", prior.path, f"it ends with {prior.names.newest!r}, not with {name!r}")
     row = [*(priors[name] for name in current.names.all if name in priors), current]
     for before, after in pairwise(row):
         if before.specification > after.specification > "":
@@ -27,20 +27,18 @@ def check_history(current: CheckedInventory, priors: Mapping[str, CheckedInvento
             findings.add("E103", after.path, why)
         for path in sorted(before.content.keys() - after.content.keys()):
             findings.add("E023", path, f"it is in {before.path}, but not in {after.path}")
-    if len(row) > 1 or len(current.names.all) == 1:
-        _check_directory(current, row, findings)
+    _check_directory(current, row, findings)
 
 
 def _check_directory(current: CheckedInventory, row: list[CheckedInventory], findings: Findings) -> None:
-    first = row[0]
-    if first.names.newest != current.names.first:
-        return
+    earliest = row[0]
+    is_first = earliest.names.newest == current.names.first
     for later in row[1:]:
-        if later.sets_directory and not first.sets_directory:
-            findings.add("E019", later.path, f"it sets contentDirectory, and {first.path} does not")
-        if later.content_directory != first.content_directory:
-            why = f"its contentDirectory is {later.content_directory!r}; in {first.path} it is "
-            findings.add("E020", later.path, f"{why}{first.content_directory!r}")
+        if is_first and later.sets_directory and not earliest.sets_directory:
+            findings.add("E019", later.path, f"it sets contentDirectory, and {earliest.path} does not")
+        if later.content_directory != earliest.content_directory:
+            why = f"its contentDirectory is {later.content_directory!r}; in {earliest.path} it is "
+            findings.add("E020", later.path, f"{why}{earliest.content_directory!r}")
 
 
 def _identity(current: CheckedInventory, prior: CheckedInventory) -> Iterator[tuple[str, str]]:

@@ -278,6 +278,7 @@ class _Check:
 
     def _values(self, algorithm: str, values: Mapping[str, Any]) -> None:
         seen: set[str] = set()
+        known: set[str] = set()
         for value, paths in values.items():
             if not is_value(algorithm, value):
                 code = FORM_CODES.get(algorithm, "E057")
@@ -290,9 +291,20 @@ class _Check:
                 continue
             for path in paths:
                 if isinstance(path, str) and path in self._found.content:
+                    if path in known:
+                        self._say("E101", f"its fixity has the content path {path!r} twice for {algorithm}")
+                    known.add(path)
                     self._found.fixity.append((algorithm, value.lower(), path))
                 else:
-                    self._say("E057", f"its fixity has {path!r}, which is no content path of the manifest")
+                    self._unknown_path(path)
+
+    def _unknown_path(self, path: Any) -> None:
+        """A path of the fixity block that the manifest lacks, and what is wrong with it by itself."""
+        self._say("E057", f"its fixity has {path!r}, which is no content path of the manifest")
+        if not isinstance(path, str):
+            self._say("E098", f"its fixity has {_kind(path)} as a content path")
+        elif said := _why_no_path(path):
+            self._say(said[0], f"the content path {path!r} of its fixity {said[1]}")
 
 
 def _why_no_path(path: str) -> tuple[str, str] | None:

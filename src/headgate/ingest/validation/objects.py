@@ -143,7 +143,9 @@ class _ObjectCheck:
 
     def _version(self, name: str, entry: TreeEntry | None, current: CheckedInventory) -> None:
         if entry is None or entry.kind is not EntryKind.FOLDER:
-            self.findings.add("E046", name, "it is missing" if entry is None else "it is no directory")
+            why = "it is missing" if entry is None else "it is no directory"
+            for code in ("E010", "E046"):
+                self.findings.add(code, name, why)
             return
         found = self._entries(name)
         has_inventory = INVENTORY in found and _is_file(found[INVENTORY])

@@ -56,20 +56,21 @@ def sequence_faults(names: VersionNames) -> Iterator[tuple[str, str]]:
             yield "E010", f"version {before + 1} is missing between {before} and {after}"
     first = names.first
     for name in list(names.all)[1:]:
-        if fault := _convention_fault(first, name):
-            yield fault
+        yield from _convention_faults(first, name)
     if _is_padded(first):
         yield "W001", f"the versions are zero-padded: {first!r}"
 
 
-def _convention_fault(first: str, name: str) -> tuple[str, str] | None:
-    if not _is_padded(first):
-        return ("E013", f"the version {name!r} is zero-padded, and {first!r} is not") if _is_padded(name) else None
-    if _is_padded(name):
-        return None if len(name) == len(first) else ("E012", f"the versions {first!r} and {name!r} differ in length")
-    if len(name) == len(first):
-        return "E011", f"the version {name!r} does not start with 'v0'"
-    return "E013", f"the version {name!r} is not zero-padded, and {first!r} is"
+def _convention_faults(first: str, name: str) -> Iterator[tuple[str, str]]:
+    if _is_padded(first) and _is_padded(name):
+        if len(name) != len(first):
+            yield "E012", f"the versions {first!r} and {name!r} differ in length"
+    elif _is_padded(name):
+        yield "E013", f"the version {name!r} is zero-padded, and {first!r} is not"
+    elif _is_padded(first):
+        yield "E013", f"the version {name!r} is not zero-padded, and {first!r} is"
+        if len(name) == len(first):
+            yield "E011", f"the version {name!r} does not start with 'v0'"
 
 
 def _is_padded(name: str) -> bool:
