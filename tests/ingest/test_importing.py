@@ -15,12 +15,14 @@ from headgate import BadValue, ImportedObject, ServiceUnavailable
 from headgate.gate import Gate
 from headgate.ingest.objects.reading import export_object, verify_object
 from headgate.ingest.storage.ocfl import OcflStorage
+from headgate.ingest.storage.ocfl_layout import ROOT_DECLARATION
 from headgate.ingest.storage.port import find_version
 from tests.cli.commands import Headgate
 from tests.ingest import test_end_to_end
 from tests.ingest.ocfl_broken import BROKEN
 from tests.ingest.ocfl_objects import OBJECT_ID, VERSIONS, Document, Maker, of_each_version, put
 from tests.ingest.site import Site, ended, running
+from tests.ingest.test_case_of_names import ignore_case
 from tests.ingest.validator import validate
 
 #: The fixture of the tests of whole ingests.
@@ -252,6 +254,33 @@ def test_a_name_of_a_file_that_cannot_be_kept_is_refused(gate: Gate, there: Site
     (found,) = imported(gate, Maker(versions=({"con": b"x"},)).make(there.folder / "object"))
     assert "'con' is reserved" in found.problems[0].why
     assert gate.inventory.objects() == []
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("name", ["con", "a\\b", "x.", "\u202e.txt"])
+def test_a_name_of_a_later_version_that_cannot_be_kept_refuses_the_object_before_anything_is_stored(
+    gate: Gate, there: Site, name: str, *, dry_run: bool
+) -> None:
+    versions = ({"a.txt": b"one"}, {"a.txt": b"one", name: b"two"}, {"a.txt": b"one"})
+    (found,) = imported(gate, Maker(versions=versions).make(there.folder / "object"), dry_run=dry_run)
+    assert (found.ark, found.versions, found.stored) == ("", 3, 0)
+    (problem,) = found.problems
+    assert (problem.path, repr(name) in problem.why) == ("v2", True)
+    assert gate.inventory.objects() == []
+    assert list(there.storage(gate).objects()) == []
+
+
+def test_names_that_the_storage_does_not_keep_apart_refuse_the_object_before_anything_is_stored(there: Site) -> None:
+    there.profile()
+    storage = there.folder / "storage"
+    OcflStorage(storage)
+    ignore_case(storage, ROOT_DECLARATION)
+    root = Maker(versions=({"a": b"1"}, {"a": b"1", "A": b"2"})).make(there.folder / "object")
+    with there.gate() as gate:
+        (found,) = imported(gate, root)
+        assert found.problems[0].path == "v2"
+        assert f"only in case, and the storage {storage}" in found.problems[0].why
+        assert gate.inventory.objects() == []
 
 
 def in_all(edit: Callable[[Document], object]) -> Callable[[Document, int], None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -84,6 +84,14 @@ def collisions(names: Iterable[str], case_blind: str = "") -> Iterator[Collision
             told.add(later)
         if not above or above[-1][0] != key:
             above.append((key, index))
+
+
+def check_file_names(names: Sequence[str], case_blind: str = "") -> None:
+    """Whether these can be the files of one version. BadValue names the first that cannot. `case_blind`: see above."""
+    for name in names:
+        check_file_name(name)
+    if clash := next(collisions(names, case_blind), None):
+        raise BadValue("files", names[clash.index], clash.why)
 
 
 def _is_within(key: str, folder: str) -> bool:

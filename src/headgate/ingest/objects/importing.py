@@ -23,6 +23,7 @@ from headgate.ingest.context import Context
 from headgate.ingest.formats.ark import dataid, mint, parse, parse_object
 from headgate.ingest.formats.descriptions import Description
 from headgate.ingest.formats.digests import DEFAULT
+from headgate.ingest.formats.file_names import check_file_names
 from headgate.ingest.objects.foreign import object_roots, validate_folder
 from headgate.ingest.profiles.profile import Profile
 from headgate.ingest.steps.object_name import register
@@ -122,12 +123,25 @@ class _Import:
             problems = tuple(Problem(object_id, each.path, each.why, each.code) for each in found.errors)
             return ImportedObject(object_id, "", 0, 0, problems)
         versions = len(inventory.names.all)
+        if problems := self._unfit_names(inventory, "" if dry_run else self.context.storage(self.profile).case_blind):
+            return ImportedObject(object_id, "", versions, 0, problems)
         try:
             ark, local = self._name(inventory.id)
             stored = 0 if dry_run else self._import(inventory, ark, local)
         except (Invalid, Refused) as error:
             return ImportedObject(object_id, "", versions, 0, (Problem(object_id, "", str(error)),))
         return ImportedObject(object_id, ark, versions, stored)
+
+    @staticmethod
+    def _unfit_names(inventory: CheckedInventory, case_blind: str) -> tuple[Problem, ...]:
+        """Versions whose files cannot be stored. Then none is: half an object would stay for good."""
+        found: list[Problem] = []
+        for name in inventory.names.all:
+            try:
+                check_file_names(list(inventory.states[name]), case_blind)
+            except BadValue as error:
+                found.append(Problem(inventory.id, name, str(error)))
+        return tuple(found)
 
     # ------------------------------------------------------------ its name
 

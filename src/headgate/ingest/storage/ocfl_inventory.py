@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from headgate.core.errors import BadPayload, BadValue, UnknownName
 from headgate.core.values.documents import read_document
 from headgate.ingest.formats.digests import DEFAULT, OCFL_DIGITS
-from headgate.ingest.formats.file_names import check_file_name, collisions
+from headgate.ingest.formats.file_names import check_file_names
 from headgate.ingest.storage.port import NewFile, Note, ObjectChange, StoredFile, Version
 
 OBJECT_DECLARATION = ("0=ocfl_object_1.1", b"ocfl_object_1.1\n")
@@ -151,7 +151,7 @@ def plan(
     for name in change.remove:
         state.pop(name, None)
     state.update((name, file.digests[DEFAULT]) for name, file in change.files.items())
-    _check_names(list(state), case_blind)
+    check_file_names(list(state), case_blind)
     document = _copied(inventory.document) if inventory else _empty(object_id)
     content = _add_content(document, f"v{number}/content/{apart}", change)
     _add_fixity(document, content)
@@ -168,13 +168,6 @@ def _check(change: ObjectChange, note: Note) -> None:
     for name, file in change.files.items():
         if not re.fullmatch(r"[0-9a-f]{64}", file.digests.get(DEFAULT, "")):
             raise BadValue("file", name, f"has no {DEFAULT} in lower-case hexadecimal")
-
-
-def _check_names(names: Sequence[str], case_blind: str) -> None:
-    for name in names:
-        check_file_name(name)
-    if clash := next(collisions(names, case_blind), None):
-        raise BadValue("files", names[clash.index], clash.why)
 
 
 def _add_content(document: Document, folder: str, change: ObjectChange) -> dict[str, NewFile]:
