@@ -1,6 +1,8 @@
 """Merritt's locks of objects: taken with the step, honoured in both forms, inherited, explained, and repaired."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from kazoo.client import KazooClient
@@ -39,6 +41,22 @@ def job_in(other: OtherSide, state: str) -> str:
 
 def take(queue: Queue, state: str) -> IngestJob | None:
     return queue.acquire_job(state, lease=LONG)
+
+
+@contextmanager
+def died_on(job_id: str, other: OtherSide, url: str) -> Iterator[None]:
+    """A consumer of ours takes a job to store it, and its session is lost."""
+    with headgate.connect(f"{url}?spelling=mrt-zk") as dying:
+        taken = take(dying.queue, "storing")
+        assert taken is not None
+        assert taken.id == job_id
+        session = dying.store.queue._taking._kept[job_id].session  # type: ignore[attr-defined]
+        thief = KazooClient(hosts=url.split("/")[2], client_id=session._client.client_id)
+        thief.start()
+        thief.stop()
+        thief.close()
+        until(lambda: not other.exists(f"/jobs/{job_id}/lock"), "its session has ended")
+        yield
 
 
 @pytest.mark.parametrize("state", LOCKS)
@@ -81,14 +99,7 @@ def test_a_busy_object_defers_its_job_and_no_other(
 def test_the_next_owner_of_a_job_inherits_what_a_dead_one_had_locked(gate: Gate, other: OtherSide, url: str) -> None:
     """Between the two nobody else gets the object."""
     job_id = job_in(other, "storing")
-    with headgate.connect(f"{url}?spelling=mrt-zk") as dying:
-        assert take(dying.queue, "storing") is not None
-        session = dying.store.queue._taking._kept[job_id].session  # type: ignore[attr-defined]
-        thief = KazooClient(hosts=url.split("/")[2], client_id=session._client.client_id)
-        thief.start()
-        thief.stop()
-        thief.close()
-        until(lambda: not other.exists(f"/jobs/{job_id}/lock"), "its session has ended")
+    with died_on(job_id, other, url):
         assert not other.lock_object("storage", ARK)
         assert gate.queue.explain(job_id) == [], "it waits for the job's next owner"
         job = take(gate.queue, "storing")
@@ -97,6 +108,63 @@ def test_the_next_owner_of_a_job_inherits_what_a_dead_one_had_locked(gate: Gate,
         gate.queue.fire(job, "finish")
         assert not other.exists(LOCKS["storing"])
         assert gate.queue.faults() == []
+
+
+def test_a_consumer_of_the_other_side_gets_the_object_of_a_dead_one_of_ours(
+    gate: Gate, other: OtherSide, url: str
+) -> None:
+    """It has the job, and waits for the object's lock, which no consumer of ours can inherit meanwhile."""
+    job_id = job_in(other, "storing")
+    with died_on(job_id, other, url):
+        gate.queue.reap()
+        assert not other.lock_object("storage", ARK), "it waits for the job's next owner"
+        assert other.take_job("Storing") == job_id
+        (fault,) = gate.queue.faults()
+        assert (fault.kind, fault.item) == ("object-lock", other.path(LOCKS["storing"]))
+        gate.queue.reap()
+        assert gate.queue.faults() == []
+        assert other.lock_object("storage", ARK, ephemeral=False)
+        gate.queue.reap()
+        assert other.exists(LOCKS["storing"]), "that one is Merritt's"
+
+
+@pytest.mark.parametrize("by", ["doctor", "reaper"])
+@pytest.mark.parametrize("status", ["Recording", "Failed"])
+def test_a_lock_of_a_job_that_the_other_side_moved_on_is_removed(
+    gate: Gate, other: OtherSide, url: str, status: str, by: str
+) -> None:
+    job_id = job_in(other, "storing")
+    with died_on(job_id, other, url):
+        other.set_job(job_id, status)
+        (fault,) = gate.queue.faults()
+        assert (fault.kind, fault.item) == ("object-lock", other.path(LOCKS["storing"]))
+        if by == "doctor":
+            assert gate.queue.repair(fault)
+        else:
+            gate.queue.reap()
+        assert (other.names("/locks/storage"), other.names("/headgate/queue/objects")) == ([], [])
+        assert gate.queue.faults() == []
+
+
+def test_a_lock_that_another_job_has_by_now_is_not_taken_from_it(gate: Gate, other: OtherSide, url: str) -> None:
+    """Merritt's tool removed the first lock, and moved that job on."""
+    first = job_in(other, "storing")
+    with died_on(first, other, url):
+        other.unlock_object("storage", ARK)
+        other.set_job(first, "Recording")
+        second = job_in(other, "storing")
+        storing = take(gate.queue, "storing")
+        assert storing is not None
+        assert storing.id == second
+        gate.queue.reap()
+        recording = take(gate.queue, "recording")
+        assert recording is not None
+        assert recording.id == first
+        assert other.exists(LOCKS["storing"])
+        gate.queue.fire(recording, "finish")
+        assert other.exists(LOCKS["storing"])
+        gate.queue.fire(storing, "finish")
+        assert other.names("/locks/storage") == other.names("/headgate/queue/objects") == []
 
 
 def test_a_lock_whose_job_is_gone_is_found_and_removed(gate: Gate, other: OtherSide) -> None:

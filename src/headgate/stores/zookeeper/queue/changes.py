@@ -146,7 +146,7 @@ class ChangeOps:
             ops.append(Op("remove", self._tree.owner(item_id), version=record.remains))
         elif record.owned:
             ops.append(Op("remove", self._tree.owner(item_id)))
-        return [*ops, *([] if inherited else self.objects.release(record.locks)), *self.note(record, note)]
+        return [*ops, *([] if inherited else self.objects.release(record.locks, item_id)), *self.note(record, note)]
 
     def note(self, record: ItemNodes, note: Mapping[str, Any]) -> list[Op]:
         """Who took it last, or how many died on it; nothing: the node goes."""

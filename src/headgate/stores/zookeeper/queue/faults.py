@@ -52,6 +52,8 @@ class Places:
     odd: dict[str, list[str]] = field(default_factory=dict)
     #: Locks that jobs which have not ended may need for their objects.
     objects: set[str] = field(default_factory=set)
+    #: Locks and jobs whose consumer died, and which another program goes on with.
+    left: set[tuple[str, str]] = field(default_factory=set)
     strays: list[str] = field(default_factory=list)
 
 
@@ -108,22 +110,25 @@ class Faults:
         for portion in windows(jobs, 60):
             yield from (found for each in self._read(portion) for found in self._job(*each, places, known))
         yield from self._without_job(places, set(jobs))
-        yield from self._object_locks(set(jobs), places.objects)
+        yield from self._object_locks(set(jobs), places)
         strays = [*places.strays, *(path for paths in places.odd.values() for path in paths)]
         for path in (*strays, *self._left_beside(known | set(jobs))):
             ops = [Op("remove", each) for each in self._removing.whole(path)]
             yield Finding(Fault("stray-node", path, "it belongs to no batch or job", "remove it"), ops)
 
-    def _object_locks(self, jobs: set[str], needed: set[str]) -> Iterator[Finding]:
+    def _object_locks(self, jobs: set[str], places: Places) -> Iterator[Finding]:
         """Locks of objects whose job is gone, which would keep their objects from ever being worked on."""
         for each in self._objects.every():
             lasts = each.stat is not None and not each.stat.ephemeralOwner
-            if each.job in jobs or (each.stat is None and not each.noted):
+            is_left = (each.name, each.job) in places.left
+            if (each.job in jobs and not is_left) or (each.stat is None and not each.noted):
                 continue
             if each.noted:
                 what = f"its job {each.job or '(unknown)'} is gone"
+                if is_left:
+                    what = f"the consumer of {each.job} died, and another program goes on with that job"
                 yield Finding(Fault("object-lock", each.path, what, "remove the lock"), each.removal())
-            elif lasts and each.name not in needed:
+            elif lasts and each.name not in places.objects:
                 what = "another program holds it without a session, and no job that has not ended needs it; if that"
                 what += " program is gone, delete the node with Merritt's admin tool or ZooKeeper's own"
                 yield Finding(Fault("object-lock", each.path, what))
@@ -214,6 +219,7 @@ class Faults:
             return
         if folder_of(seen.job.state) is Folder.PROCESSING:
             places.objects.update(self._tree.all_object_locks(seen.job))
+        places.left.update((name, job_id) for name in self._objects.left_by(seen))
         yield from self._dead_lock(seen)
         entries = places.entries.get(job_id, [])
         if 0 <= seen.job.priority <= HIGHEST_NUMBER:

@@ -34,7 +34,7 @@ def grab(
     if plan.busy:
         return plan.busy
     (noted,) = changes.note(record, taking_note(taken, plan.names))
-    stale = changes.objects.release([each for each in record.locks if each not in plan.names])
+    stale = changes.objects.release([each for each in record.locks if each not in plan.names], taken.id)
     ops = [
         Op(kind, tree.lock(taken.id), tree.empty),
         Op(kind, tree.owner(taken.id), owner_content(taken, asker.lease, mark)),

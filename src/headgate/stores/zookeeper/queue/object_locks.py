@@ -105,9 +105,19 @@ class ObjectLocks:
             )
         ]
 
-    def release(self, names: Sequence[str]) -> list[Op]:
-        """The operations of no longer having these."""
-        return [op for each in self.look(names) for op in each.removal()] if names else []
+    def release(self, names: Sequence[str], item_id: str) -> list[Op]:
+        """The operations by which an item no longer has these; one that another job has by now stays."""
+        found = self.look(names) if names else []
+        return [op for each in found if each.job in ("", item_id) for op in each.removal()]
+
+    def left_by(self, record: ItemNodes) -> list[str]:
+        """Locks that nobody of ours will inherit: another program has taken the job, or moved it on."""
+        if record.owned or record.died is not None or not record.locks:
+            return []
+        if record.lock is not None:
+            return list(record.locks)
+        needed = self._tree.object_locks(record.job)
+        return [each for each in record.locks if each not in needed]
 
     def force(self, item: Item) -> list[Op]:
         """All locks of a job's object go, also those of other programs."""

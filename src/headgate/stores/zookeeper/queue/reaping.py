@@ -52,9 +52,16 @@ class Reaping:
         self._questions.catch_up()
         count = 0
         for record in self._questions.records(self._questions.noted()):
+            self._give_up_objects(record)
             if count < limit and record.died is not None and self.reap(record) is not None:
                 count += 1
                 yield record
+
+    def _give_up_objects(self, record: ItemNodes) -> None:
+        """Another program goes on with the job of a consumer of ours that died, and needs its object."""
+        if ops := self._ops.objects.release(self._ops.objects.left_by(record), record.item.id):
+            status = Op("check", self._tree.status(record.item.id), version=record.version)
+            self._sessions.base.ask(multi([status, *ops]))
 
     def end(self, record: ItemNodes, session: ZkSession) -> bool:
         """Free an item whose lease expired although its session lives. The next consumer counts its owner as dead.
