@@ -6,6 +6,7 @@ import pytest
 
 from headgate import Gate
 from tests.cli.commands import Headgate
+from tests.cli.terminal import typed
 from tests.merritt.other_side import OtherSide
 
 GIGABYTES = 2_500_000_000
@@ -84,3 +85,16 @@ def test_an_old_batch_is_warned_about_and_a_failed_one_is_marked(
         other.put(f"/batches/{batch}/status", content)
     rows = Headgate(f"{url}?spelling=mrt-zk", tmp_path)("ingest", "summary", "--json").json["items"]
     assert {row["batch"]: row["level"] for row in rows} == {first: "WARN", second: "FAIL", old: ""}
+
+
+def test_the_warnings_are_seen_on_a_terminal_of_80_columns(other: OtherSide, url: str, tmp_path: Path) -> None:
+    batch = batch_of(other, "merritt_demo_content", "Processing")
+    job_of(other, batch, space=1000 * GIGABYTES)
+    content = {"status": "Processing", "last_modified": "2026-01-01 00:00:00 +0000", "message": ""}
+    other.put(f"/batches/{batch}/status", content)
+    _, shown = typed(Headgate(f"{url}?spelling=mrt-zk", tmp_path), "ingest", "summary", NO_COLOR="1")
+    (row,) = [line for line in shown.splitlines() if batch in line]
+    assert row.split()[0].startswith("merritt_")
+    assert row.rstrip().endswith("WARN")
+    assert "2.3 TiB" in row
+    assert max(map(len, shown.splitlines())) <= 80

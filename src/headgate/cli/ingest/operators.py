@@ -15,6 +15,7 @@ from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import DRY_RUN, REASON, YES, common, tabular
 from headgate.cli.terminal.output import ago, table
 from headgate.core.queue.model import COMPLETED, FAILED, FORCE_FAIL_EVENT
+from headgate.core.values.sizes import size_in_words
 from headgate.core.values.wire import plain
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ OLD = timedelta(hours=24)
 @click.command("summary")
 @tabular
 def summary(console: Console) -> None:
-    """List the batches of each collection, with their jobs and bytes.
+    """List the batches of each collection, with their jobs and bytes (exactly with --json).
 
     WARN: the batch has been in its state for more than 24 hours. FAIL: it failed.
     """
@@ -89,9 +90,9 @@ def _level(found: CollectionSummary, now: datetime) -> str:
 
 def _summary_text(found: Sequence[CollectionSummary], now: datetime) -> str:
     rows = [
-        (each.profile, each.batch, each.state, f"{each.processing:,}", f"{each.failed:,}", f"{each.completed:,}",
-         f"{each.bytes:,}", ago(each.since), _level(each, now))
+        (each.profile, each.batch, each.state, f"{each.completed:,}", f"{each.failed:,}", f"{each.processing:,}",
+         size_in_words(each.bytes), ago(each.since), _level(each, now))
         for each in found
     ]  # fmt: skip
-    head = ("PROFILE", "BATCH", "STATE", "LEFT", "FAILED", "COMPLETED", "BYTES", "SINCE", "")
+    head = ("PROFILE", "BATCH", "STATE", "DONE", "FAILED", "LEFT", "SIZE", "SINCE", "LEVEL")
     return table(head, rows) if rows else "there are no batches"
