@@ -150,9 +150,14 @@ def _cells(chunk: ChunkSnapshot) -> Iterable[Condition]:
         for name, given in inputs.items():
             answer = chunk.rules.cell(output_state(output), input_state(given, due=chunk.is_due(given)))
             blocking = output if output_state(output) not in (ABSENT, RESUBMIT) or given is None else given
-            said = [row.sentence() + _again(chunk, row) for row in (output, given) if row]
+            said = [row.sentence() + _again(chunk, row) for row in (output, _unrepeated(given, output)) if row]
             text = "; ".join(said) or f"{name}/{chunk.dataid} was never claimed"
             yield Condition("table", answer, text, blocking or output)
+
+
+def _unrepeated(given: Row | None, output: Row | None) -> Row | None:
+    """The INPUT row without a message that the OUTPUT row shows already."""
+    return replace(given, message="") if given and output and given.message == output.message else given
 
 
 def _again(chunk: ChunkSnapshot, row: Row) -> str:
