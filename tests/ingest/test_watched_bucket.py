@@ -1,6 +1,7 @@
 """A watcher on a prefix of a bucket: pages of keys, new objects, other content, and a bucket that cannot be reached."""
 
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import obstore
@@ -24,6 +25,15 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 def put(key: str, content: bytes) -> None:
     obstore.put(connect_bucket("shelf"), key, content)
+
+
+def send(method: str, endpoint: str, key: str) -> None:
+    """Make or delete an empty object of any key; the client refuses some."""
+    headers = {"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request"}
+    connection = HTTPConnection(endpoint.removeprefix("http://"))
+    connection.request(method, f"/shelf/{key}", headers=headers)
+    assert connection.getresponse().status in (200, 204)
+    connection.close()
 
 
 def watching(gate: Gate, prefix: str, **keys: object) -> FileWatcher:
@@ -78,3 +88,36 @@ def test_a_bucket_that_cannot_be_listed_is_reported(gate: Gate, s3_environment: 
     watcher = FileWatcher(gate.watches, watch, BucketPlace(watch.source), worker="one", lease=600)
     assert watcher.look() == 0
     assert "s3://no-such-shelf/x/" in gate.watches.list()[0].problem
+
+
+def test_an_object_that_stands_for_a_folder_is_not_counted(gate: Gate, s3_environment: str) -> None:
+    """Consoles make an empty object whose key ends with a slash; lists leave the slash out. Empty files count."""
+    for key in ("made/", "made/sub/", "made/empty", "made/sub/deeper"):
+        send("PUT", s3_environment, key)
+    watcher = watching(gate, "made/", pattern="{scene}")
+    assert (watcher.look(), watcher.look()) == (1, 0)
+    assert [row.dataid for row in gate.ledger.status("scenes")] == ["empty"]
+    send("PUT", s3_environment, "made/sub")
+    assert watcher.look() == 1, "a file beside the folder of that name"
+
+
+def test_a_key_that_hides_all_others_is_named(gate: Gate, s3_environment: str) -> None:
+    for key in ("odd/a.tif", "odd//b.tif"):
+        send("PUT", s3_environment, key)
+    watcher = watching(gate, "odd/")
+    assert watcher.look() == 0
+    assert "cannot be listed while it has a key with //" in watcher.problem
+    assert "odd//b.tif" in watcher.problem
+    send("DELETE", s3_environment, "odd//b.tif")
+    assert (watcher.look(), watcher.problem) == (1, "")
+
+
+def test_a_bucket_that_cannot_be_opened_is_a_problem_of_the_watcher(
+    gate: Gate, s3_environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    watcher = watching(gate, "closed/")
+    assert watcher.look() == 0
+    (seen,) = gate.watches.list()
+    assert "AWS_ variables" in seen.problem
+    assert seen.looked is not None

@@ -147,9 +147,12 @@ def _meanings(each: FileWatch) -> list[tuple[str, str, str, str]]:
     from headgate.core.ledger.watches.names import UnreadableName
     from headgate.daemons.watching.places import place_of
 
-    there = place_of(each).find(lambda: None)
+    place = place_of(each)
+    there = place.find(lambda: None)
     rows = [(each.dataset, "", "", there.problem)] if there.problem else []
-    for name in sorted(there.files):
+    for name, mark in sorted(there.files.items()):
+        if not mark.size and not place.is_unchanged([mark]):
+            continue  # It stands for a folder of a bucket, or has just gone.
         try:
             found = each.chunk_of(name)
         except UnreadableName as error:

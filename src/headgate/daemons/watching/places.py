@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headgate.core.errors import ServiceUnavailable
 from headgate.core.ledger.watches.model import FileMark, FileWatch, is_temporary
@@ -20,12 +20,15 @@ from headgate.core.values.plurals import plural
 from headgate.core.values.redaction import shown
 
 if TYPE_CHECKING:
+    from obstore import ObjectMeta
     from obstore.store import S3Store
 
 #: The time of a request to a bucket, and how often it is sent again.
 ANSWER_SECONDS, CONNECT_SECONDS, MOST_RETRIES = 30, 10, 2
 #: Objects that a bucket lists at a time, and files after which the watcher may renew its lease.
 PAGE = 1000
+#: What the client says of a key that it cannot read.
+UNREADABLE_KEY = "invalid path"
 
 
 class Found(NamedTuple):
@@ -127,28 +130,54 @@ class BucketPlace:
         self._url = url
         self._name, _, self._prefix = url.removeprefix("s3://").partition("/")
         self._bucket: S3Store | None = None
+        #: Empty objects that stand for folders, with the time at which each was made.
+        self._folders: dict[str, int] = {}
 
     def find(self, pause: Callable[[], None]) -> Found:
         from obstore.exceptions import BaseError
 
         found: dict[str, FileMark] = {}
+        twice: set[str] = set()
         try:
             for page in self._pages():
-                for each in page:
-                    name = each["path"].removeprefix(self._prefix)
-                    if name and not is_temporary(name):
-                        modified = round(each["last_modified"].timestamp() * 1_000_000)
-                        found[name] = FileMark(name, each["size"], modified, (each["e_tag"] or "")[:255])
+                for mark in filter(None, map(self._mark_of, page)):
+                    if found.setdefault(mark.name, mark) is not mark:
+                        twice.add(mark.name)  # A file, and after it the folder of that name.
                 pause()
         except (BaseError, OSError) as error:
-            raise ServiceUnavailable(shown(self._url), str(error).partition("\n")[0]) from error
-        return Found(found)
+            raise ServiceUnavailable(shown(self._url), _why(error)) from error
+        folders = {name for name, modified in self._folders.items() if name in found and name not in twice
+                   and found[name].modified == modified}  # fmt: skip
+        return Found({name: mark for name, mark in found.items() if name not in folders})
 
     def is_unchanged(self, marks: Sequence[FileMark]) -> bool:
-        del marks  # An object is replaced as a whole: the next look finds that it has changed.
-        return True
+        # An object is replaced as a whole: the next look finds that it has changed.
+        return not any(self._is_folder(mark) for mark in marks if not mark.size)
 
-    def _pages(self) -> Iterator[Sequence[Any]]:
+    def _mark_of(self, listed: ObjectMeta) -> FileMark | None:
+        """What an object looks like; None if it is not counted."""
+        path = listed["path"]
+        name = path.removeprefix(self._prefix)
+        if not path.startswith(self._prefix) or is_temporary(name):
+            return None
+        modified = round(listed["last_modified"].timestamp() * 1_000_000)
+        return FileMark(name, listed["size"], modified, (listed["e_tag"] or "")[:255])
+
+    def _is_folder(self, mark: FileMark) -> bool:
+        """Whether an empty object stands for a folder: its key ends with a slash, which lists leave out."""
+        import obstore
+        from obstore.exceptions import BaseError, NotFoundError
+
+        try:
+            obstore.head(self._connected(), self._prefix + mark.name)
+        except (NotFoundError, FileNotFoundError):
+            self._folders[mark.name] = mark.modified
+            return True
+        except (BaseError, OSError):  # A watcher may be allowed to list only.
+            return False
+        return False
+
+    def _connected(self) -> S3Store:
         from headgate.ingest.sources.buckets import connect_bucket
 
         if self._bucket is None:
@@ -157,9 +186,20 @@ class BucketPlace:
                 "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
             }
             self._bucket = connect_bucket(self._name, times, {"max_retries": MOST_RETRIES})  # type: ignore[arg-type]
+        return self._bucket
+
+    def _pages(self) -> Iterator[Sequence[ObjectMeta]]:
         import obstore
 
-        yield from obstore.list(self._bucket, prefix=self._prefix or None, chunk_size=PAGE)
+        yield from obstore.list(self._connected(), prefix=self._prefix or None, chunk_size=PAGE)
+
+
+def _why(error: Exception) -> str:
+    """Why a bucket cannot be listed. One key that is no path hides all others: the client refuses the whole page."""
+    told = str(error).partition("\n")[0]
+    if UNREADABLE_KEY not in told:
+        return told
+    return f"cannot be listed while it has a key with //, . or .. between slashes, or control characters: {told}"
 
 
 def _stat(entry: os.DirEntry[str]) -> os.stat_result:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from time import thread_time
 
-from headgate.core.errors import HeadgateError, ServiceUnavailable
+from headgate.core.errors import BadValue, HeadgateError, MissingExtra, ServiceUnavailable
 from headgate.core.ledger.watches.gathering import Gathered, Gatherer
 from headgate.core.ledger.watches.model import WATCH_LEASE, FileMark, FileWatch, Landing, Parcel, Ready, Sighting
 from headgate.core.ledger.watches.names import UnreadableName
@@ -62,7 +62,7 @@ class FileWatcher:
         #: What keeps it from its work; empty: nothing.
         self.problem = ""
         #: Why the last look saw nothing at all; None: it did.
-        self.failure: ServiceUnavailable | None = None
+        self.failure: HeadgateError | None = None
         #: How many chunks had other content than before, since it began.
         self.changed = 0
         #: The worker that watches instead; empty: this one does, or has not asked yet.
@@ -89,8 +89,8 @@ class FileWatcher:
         self._looked = began
         try:
             found = self._place.find(self._keep_turn)
-        except ServiceUnavailable as error:
-            problem, self.failure = f"{error.service}: {error.why}", error
+        except (ServiceUnavailable, BadValue, MissingExtra) as error:
+            problem, self.failure = _problem(error), error
         else:
             gathered = self._gather(found.files)
             self._rest(self._clock() - began, thread_time() - worked)
@@ -198,6 +198,10 @@ class FileWatcher:
                 self.changed += outcome.landing in CHANGED
             self._keep_turn()
         return published, refused
+
+
+def _problem(error: HeadgateError) -> str:
+    return f"{error.service}: {error.why}" if isinstance(error, ServiceUnavailable) else str(error)
 
 
 def _portions(parcels: Sequence[Parcel]) -> Iterator[list[Parcel]]:
