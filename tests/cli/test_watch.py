@@ -1,4 +1,4 @@
-"""`headgate watch`: what its exit code says to cron."""
+"""`headgate watch`: what its exit code says to cron, and what people see before they run it."""
 
 import pytest
 
@@ -13,6 +13,7 @@ folder = "in"
 pattern = "{x}.csv"
 ready = "whole"
 """
+NO_MATCH = "it does not match pattern"
 
 
 @pytest.fixture
@@ -30,3 +31,34 @@ def test_a_folder_that_cannot_be_listed_is_a_failure_and_keeps_no_other_back(pip
     assert found.out.splitlines()[1] == "raw: 1 published"
     (pipeline.folder / "nowhere").mkdir()
     assert pipeline("watch", "run", "pipeline.toml", "--once").code == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ('patern = "x"', "dataset.raw.watch.patern 'x' in pipeline.toml, line 8, is unknown; did you mean 'pattern'?"),
+        ('marker = "{x}.csv"', "dataset.raw.watch.marker '{x}.csv' in pipeline.toml, line 8, is the file itself"),
+    ],
+)
+def test_a_mistake_in_a_watch_is_named_with_its_line(pipeline: Headgate, key: str, why: str) -> None:
+    (pipeline.folder / "pipeline.toml").write_text(PIPELINE.replace('ready = "whole"', key))
+    for words in (("watch", "check"), ("define",)):
+        done = pipeline(*words, "pipeline.toml")
+        assert (done.code, why in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize(
+    ("keys", "reasons"),
+    [
+        ('marker = "{name}.done"', ["", "it is the marker of 1.csv", "its marker 2.csv.done is not there", NO_MATCH]),
+        ('suffixes = ["_R1.gz"]', ["it ends in none of the suffixes"] * 4),
+        ('suffixes = ["v"]', [f"{NO_MATCH} before its suffix", "it ends in none of the suffixes",
+                              f"{NO_MATCH} before its suffix", "it ends in none of the suffixes"]),
+    ],
+)  # fmt: skip
+def test_check_shows_why_each_file_is_not_counted(pipeline: Headgate, keys: str, reasons: list[str]) -> None:
+    for name in ("1.csv.done", "2.csv", "notes.txt"):
+        (pipeline.folder / "in" / name).touch()
+    (pipeline.folder / "pipeline.toml").write_text(PIPELINE.replace('ready = "whole"', keys))
+    done = pipeline("watch", "check", "pipeline.toml", "raw", "--json")
+    assert [each["why"] for each in done.json["items"]] == reasons

@@ -172,6 +172,8 @@ def parse_pipeline(file: Path, data: bytes) -> Mapping[str, Any]:
                 _check_expect(file, text, name, body["expect"])
             if noun == "job":
                 _check_command(file, text, name, body)
+            elif "watch" in body:
+                _check_watch(file, text, name, body["watch"])
     watches_in(file, content)
     return content
 
@@ -201,6 +203,17 @@ def _check_expect(file: Path, text: str, dataset: str, document: object) -> None
         line = _line_within(text, ("dataset", dataset, "expect"), key)
         why = f"of dataset {dataset} in {file.name}, line {line}, {error.why}"
         raise BadValue(error.what, error.value, why) from error
+
+
+def _check_watch(file: Path, text: str, dataset: str, document: object) -> None:
+    """Refuse a watch of this file with the line of its first mistake."""
+    from headgate.core.ledger.watches.parsing import parse_watch
+
+    try:
+        parse_watch(dataset, document)
+    except BadValue as error:
+        line = _line_within(text, ("dataset", dataset, "watch"), error.what.rpartition(".")[2])
+        raise BadValue(error.what, error.value, f"in {file.name}, line {line}, {error.why}") from error
 
 
 def _check_command(file: Path, text: str, job: str, body: Mapping[str, Any]) -> None:

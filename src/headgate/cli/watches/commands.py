@@ -149,17 +149,28 @@ def _meanings(each: FileWatch) -> list[tuple[str, str, str, str]]:
 
     place = place_of(each)
     there = place.find(lambda: None)
-    rows = [(each.dataset, "", "", there.problem)] if there.problem else []
-    for name, mark in sorted(there.files.items()):
+    found: dict[str, tuple[str, str]] = {}
+    reasons: dict[str, str] = {}
+    for name, mark in there.files.items():
         if not mark.size and not place.is_unchanged([mark]):
             continue  # It stands for a folder of a bucket, or has just gone.
         try:
-            found = each.chunk_of(name)
+            meaning = each.chunk_of(name)
         except UnreadableName as error:
-            rows.append((each.dataset, name, "", str(error)))
+            reasons[name] = str(error)
         else:
-            rows.append((each.dataset, name, found[0] if found else "", "" if found else "it does not match pattern"))
-    return rows
+            if meaning is None:
+                reasons[name] = each.why_not(name)
+            else:
+                found[name] = meaning
+    markers = {marker: name for name, (_, marker) in found.items() if marker}
+    for name, (_, marker) in found.items():
+        if marker and marker not in there.files:
+            reasons[name] = f"its marker {marker} is not there"
+    reasons |= {marker: f"it is the marker of {name}" for marker, name in markers.items() if marker in there.files}
+    dataids = {name: dataid for name, (dataid, _) in found.items() if name not in markers}
+    rows = [(each.dataset, name, dataids.get(name, ""), reasons.get(name, "")) for name in sorted({*found, *reasons})]
+    return [(each.dataset, "", "", there.problem), *rows] if there.problem else rows
 
 
 @watch.command("list")

@@ -152,6 +152,12 @@ class FileWatch:
             return dataid, file_pattern(self.marker).write(fields, times)
         return dataid, self.marker.replace("{name}", name)
 
+    def why_not(self, name: str) -> str:
+        """Why a name that does not match is left alone."""
+        if self.suffixes and self._bare(name) is None:
+            return "it ends in none of the suffixes"
+        return "it does not match pattern" + (" before its suffix" if self.suffixes else "")
+
     def _bare(self, name: str) -> str | None:
         """A name without its suffix; None if it has none of those that are listed."""
         if not self.suffixes:

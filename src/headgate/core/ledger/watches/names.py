@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
 
@@ -11,6 +12,8 @@ from headgate.core.ledger.mappings.stamps import DIRECTIVES, StampFormat, stamp_
 
 #: In a marker: the whole name of the file that it belongs to.
 WHOLE_NAME = "name"
+#: A time that names in examples have.
+EXAMPLE = datetime(2026, 11, 14)  # noqa: DTZ001 - calendars have no zone
 _PARTS = re.compile(r"\{[^{}]*\}|[{}]|[^{}]+")
 _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)(?::([^{}]+))?\}", re.ASCII | re.IGNORECASE)
 _DIRECTIVE = re.compile(r"%.")
@@ -61,6 +64,10 @@ class FilePattern:
             if form.read(found[field]) is None:
                 raise UnreadableName(f"has {found[field]!r}, which is not a time in the format {form.text}")
         return found
+
+    def example(self) -> Mapping[str, str]:
+        """Fields of the shortest name that matches."""
+        return {each: self.times[each].write(EXAMPLE) if each in self.times else "x" for each in self.fields}
 
     def write(self, fields: Mapping[str, str], times: Mapping[str, StampFormat]) -> str:
         """The name with these fields, which were read with these formats."""

@@ -211,6 +211,9 @@ class _WrittenWatch:
             raise self.bad("files", "is more than one, but the id has every field, so each file is a chunk of its own")
         if found.markers_of_chunks:
             self._check_marker_of_chunk(found, ids)
+        end = "" if pattern.parts[-1][0] == "{" else pattern.parts[-1]
+        if "." in end and found.suffixes and all(each.endswith(end) for each in found.suffixes):
+            raise self.bad("pattern", f"ends like its suffixes, which follow after it; leave {end!r} out of it")
 
     def _check_marker_of_chunk(self, found: FileWatch, ids: FilePattern) -> None:
         fields = file_pattern(found.marker).fields
@@ -220,6 +223,10 @@ class _WrittenWatch:
             raise self.bad("marker", f"has the field {{{stray}}}, which the id has not: a chunk has one marker")
         if missing is not None:
             raise self.bad("marker", f"has not the field {{{missing}}} of the id: each chunk has a marker of its own")
+        file, marker = file_pattern(found.pattern), file_pattern(found.marker)
+        example = file.example()
+        if not found.suffixes and file.write(example, file.times) == marker.write(example, file.times):
+            raise self.bad("marker", "is the file itself; write another name, such as {sample}.done")
 
 
 def _coarser(field: str, ids: FilePattern, pattern: FilePattern) -> bool:
