@@ -98,3 +98,24 @@ def test_the_warnings_are_seen_on_a_terminal_of_80_columns(other: OtherSide, url
     assert row.rstrip().endswith("WARN")
     assert "2.3 TiB" in row
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_job_that_waits_says_for_what(gate: Gate, other: OtherSide, url: str, tmp_path: Path) -> None:
+    """Who looks at a job that is stuck sees the lock that a storage service of Merritt's has left."""
+    configuration = {"profile": "demo", "type": "file", "submitter": "bob", "filename": "https://h/a"}
+    names = {"primary_id": "ark:/99999/fk4x", "local_id": []}
+    job = other.create_job(batch_of(other, "demo", "Processing"), configuration, identifiers=names)
+    for status in ("Estimating", "Provisioning", "Downloading", "Processing", "Storing"):
+        other.set_job(job, status)
+    command = Headgate(f"{url}?spelling=mrt-zk", tmp_path)
+    assert "waits for" not in command("ingest", "job", job).out
+    assert command("ingest", "job", job, "--json").json["waits_for"] == []
+    other.lock_object("storage", "ark:/99999/fk4x", ephemeral=False)
+    other.create("/locks/queue/ingest")
+    lock = other.path("/locks/storage/ark_99999_fk4x")
+    reasons = ["the queue is paused by another program", f"{lock} is held by another program, without a session"]
+    assert gate.queue.explain(job) == reasons
+    assert f"waits for:        {'; '.join(reasons)}\n" in command("ingest", "job", job).out
+    assert command("ingest", "job", job, "--json").json["waits_for"] == reasons
+    other.set_job(job, "Failed")
+    assert gate.queue.explain(job)[0] == "it is failed"

@@ -172,17 +172,18 @@ def show_job(console: Console, /, job: str, *, watch: bool, every: float) -> int
     With --watch it ends with the job: exit code 0 when it is completed, 1 when it failed.
     """
 
-    def ask(gate: Gate) -> tuple[IngestJob, items.Way, Frozen | None]:
+    def ask(gate: Gate) -> tuple[IngestJob, items.Way, Sequence[str], Frozen | None]:
         with items.naming_the_nearest(console, gate.queue, job):
             found = gate.queue.job(job)
-        return found, items.way_of(gate.queue, found), ingest_acts.frozen_if_failed(gate, found)
+        way, reasons = items.way_of(gate.queue, found), items.waits_for(gate.queue, found)
+        return found, way, reasons, ingest_acts.frozen_if_failed(gate, found)
 
-    def document(found: tuple[IngestJob, items.Way, Frozen | None]) -> object:
-        return {**items.document(found[0]), "frozen": plain(found[2])}
+    def document(found: tuple[IngestJob, items.Way, Sequence[str], Frozen | None]) -> object:
+        return {**items.document(found[0]), "waits_for": list(found[2]), "frozen": plain(found[3])}
 
-    def text(found: tuple[IngestJob, items.Way, Frozen | None]) -> str:
-        kept = ["", "", *found[2].sentences, ingest_acts.REFRESH] if found[2] else []
-        return items.job_text(console, *found[:2]) + "\n".join(kept)
+    def text(found: tuple[IngestJob, items.Way, Sequence[str], Frozen | None]) -> str:
+        kept = ["", "", *found[3].sentences, ingest_acts.REFRESH] if found[3] else []
+        return items.job_text(console, *found[:3]) + "\n".join(kept)
 
     return _follow(console, ask, document, text, watch=watch, every=every)
 

@@ -22,6 +22,7 @@ from headgate.core.queue.model import (
     Item,
     for_readers,
     is_batch,
+    work_states,
 )
 from headgate.core.tables.machine import By, Machine
 from headgate.core.values.wire import plain
@@ -162,7 +163,12 @@ def batch_text(console: Console, batch: Batch, failed: Sequence[str], way: Way) 
     return pairs(told) + possible(console, batch, way)
 
 
-def job_text(console: Console, job: IngestJob, way: Way) -> str:
+def waits_for(queue: Queue, job: IngestJob) -> Sequence[str]:
+    """What keeps an ingest job from being taken, while a consumer has to take it and none has."""
+    return queue.explain(job.id) if job.state in work_states(queue.tables()[1]) and not job.worker else ()
+
+
+def job_text(console: Console, job: IngestJob, way: Way, reasons: Sequence[str] = ()) -> str:
     """Everything of an ingest job."""
     job = for_readers(job)
     told = {
@@ -171,6 +177,7 @@ def job_text(console: Console, job: IngestJob, way: Way) -> str:
         "state": f"{job.state}, {ago(job.since)}",
         "why": job.message,
         "taken by": job.worker,
+        **({"waits for": "; ".join(reasons)} if reasons else {}),
         "last good step": job.last_successful,
         "retries": job.retry_count,
         **deaths(job),

@@ -124,9 +124,9 @@ class QueueReader:
         table, holds = self._store.job_table, {hold.profile: hold for hold in self._store.holds()}
         why = []
         if found.state not in work_states(table):
-            why.append(f"it is {found.state}: {found.message}")
+            why.append(_because(f"it is {found.state}", found.message))
         if ALL in holds:
-            why.append(f"the queue is paused by {holds[ALL].who or 'another program'}: {holds[ALL].reason}")
+            why.append(_because(f"the queue is paused by {holds[ALL].who or 'another program'}", holds[ALL].reason))
         if found.profile in holds and has_row(table, found.state, HOLD_EVENT):
             why.append(holds[found.profile].in_words)
         if found.worker:
@@ -148,3 +148,7 @@ class QueueReader:
     def faults(self) -> Sequence[Fault]:
         """List damage to the queue, each fault with what a repair does. Changes nothing."""
         return self._store.faults()
+
+
+def _because(what: str, why: str) -> str:
+    return f"{what}: {why}" if why else what
