@@ -124,10 +124,11 @@ class Faults:
             if (each.job in jobs and not is_left) or (each.stat is None and not each.noted):
                 continue
             if each.noted:
-                what = f"its job {each.job or '(unknown)'} is gone"
+                what, guard = f"its job {each.job or '(unknown)'} is gone", list[Op]()
                 if is_left:
                     what = f"the consumer of {each.job} died, and another program goes on with that job"
-                yield Finding(Fault("object-lock", each.path, what, "remove the lock"), each.removal())
+                    guard = self._objects.nobody_of_ours(each.job)
+                yield Finding(Fault("object-lock", each.path, what, "remove the lock"), [*guard, *each.removal()])
             elif lasts and each.name not in places.objects:
                 what = "another program holds it without a session, and no job that has not ended needs it; if that"
                 what += " program is gone, delete the node with Merritt's admin tool or ZooKeeper's own"

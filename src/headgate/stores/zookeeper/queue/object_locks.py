@@ -124,6 +124,11 @@ class ObjectLocks:
         names = self._tree.all_object_locks(item) if isinstance(item, IngestJob) else ()
         return [op for each in self.look(names) for op in each.forced_removal()] if names else []
 
+    def nobody_of_ours(self, job: str) -> list[Op]:
+        """The operations that succeed only while no consumer of ours has a job."""
+        owner = self._tree.owner(job)
+        return [Op("make", owner), Op("remove", owner)]  # A node that can be made is not there.
+
     def busy(self, job: IngestJob) -> list[str]:
         """Why a job cannot be taken: each lock of its object that others have, in words."""
         names = self._tree.object_locks(job)

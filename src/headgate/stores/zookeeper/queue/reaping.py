@@ -59,9 +59,10 @@ class Reaping:
 
     def _give_up_objects(self, record: ItemNodes) -> None:
         """Another program goes on with the job of a consumer of ours that died, and needs its object."""
-        if ops := self._ops.objects.release(self._ops.objects.left_by(record), record.item.id):
-            status = Op("check", self._tree.status(record.item.id), version=record.version)
-            self._sessions.base.ask(multi([status, *ops]))
+        objects, job = self._ops.objects, record.item.id
+        if ops := objects.release(objects.left_by(record), job):
+            status = Op("check", self._tree.status(job), version=record.version)
+            self._sessions.base.ask(multi([status, *objects.nobody_of_ours(job), *ops]))
 
     def end(self, record: ItemNodes, session: ZkSession) -> bool:
         """Free an item whose lease expired although its session lives. The next consumer counts its owner as dead.
