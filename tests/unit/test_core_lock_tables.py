@@ -14,30 +14,24 @@ from headgate.core.errors import (
     TransitionRefused,
 )
 from headgate.core.locks import work as lock_work
-from headgate.core.locks.model import COMPATIBLE, Lock, Mode, Waiter, Want
+from headgate.core.locks.model import COMPATIBLE, Mode, Want
 from headgate.core.locks.rules import LOCK_RULES, summary
 from headgate.core.locks.snapshot import (
-    Change,
     ChangeLock,
-    ConfirmLock,
     CountRefusal,
     EndLock,
-    GrantLock,
-    HandLock,
     JoinQueue,
     LeaveQueue,
-    LengthenLease,
     LockOutcome,
     LockRecord,
     LockSnapshot,
-    QueueEntry,
     ResourceSnapshot,
 )
 from headgate.core.tables.machine import Also, By, Transition
 from headgate.core.tables.states import LOCK
+from tests.contract.lock_reference import replay
 from tests.unit.lock_snapshots import (
     EXCLUSIVE,
-    NOW,
     SHARED,
     TAG,
     R,
@@ -186,52 +180,6 @@ def commands(draw: st.DrawFn) -> tuple[str, str, dict[str, Mode], bool]:
     return kind, draw(clients), wants, draw(st.booleans())
 
 
-def apply_to_locks(locks: dict[str, Lock], change: Change) -> None:
-    match change:
-        case GrantLock(lock=lock) | HandLock(lock=lock):
-            assert lock.id not in locks
-            locks[lock.id] = lock
-        case ChangeLock(before=before, after=after):
-            assert locks[before.id] == before
-            locks[after.id] = after
-        case EndLock(lock=lock):
-            del locks[lock.id]
-        case ConfirmLock(lock=lock):
-            locks[lock.id] = replace(lock, expires_in=lock.lease)
-        case LengthenLease(lock=lock, lease=lease):
-            locks[lock.id] = replace(lock, lease=lease, expires_in=lease)
-
-
-def apply_to_queue(queue: list[QueueEntry], change: Change, ticket: int) -> None:
-    if isinstance(change, LeaveQueue):
-        queue.remove(change.entry)
-    elif isinstance(change, JoinQueue):
-        request, single = change.request, len(change.request.wants) == 1 and not change.request.reentrant
-        for want in request.wants:
-            waiter = Waiter(change.number or ticket, want.resource, request.client, want.mode, NOW)
-            lock_id = request.lock_id(TAG, want.resource) if single else ""
-            queue.append(QueueEntry(waiter, request.id, lock_id=lock_id))
-
-
-def replay(
-    resources: dict[str, ResourceSnapshot], outcome: LockOutcome[object], ticket: int
-) -> dict[str, ResourceSnapshot]:
-    """The resources after the changes, as a store that only applies them has them."""
-    locks = {lock.id: lock for each in resources.values() for lock in (*each.locks, *each.expired)}
-    queue = [entry for each in resources.values() for entry in each.queue]
-    for change in outcome.changes:
-        apply_to_locks(locks, change)
-        apply_to_queue(queue, change, ticket)
-    queue.sort(key=lambda entry: entry.waiter.ticket)
-    return {
-        uri: ResourceSnapshot(
-            uri, after.token, after.known, tuple(lock for lock in locks.values() if lock.resource == uri), (),
-            tuple(entry for entry in queue if entry.waiter.resource == uri),
-        )
-        for uri, after in outcome.resources.items()
-    }  # fmt: skip
-
-
 @given(st.lists(commands(), max_size=25))
 def test_whatever_is_asked_the_table_holds_and_the_changes_say_all(
     steps: list[tuple[str, str, dict[str, Mode], bool]],
@@ -254,7 +202,7 @@ def test_whatever_is_asked_the_table_holds_and_the_changes_say_all(
             outcome = units[kind](snap(*resources.values()))
         except HeadgateError:
             continue
-        after = replay(resources, outcome, number)
+        after = replay(resources, outcome, TAG, number)
         for uri, seen in outcome.resources.items():
             assert set(after[uri].locks) == set(seen.locks)
             assert len(after[uri].queue) == len(seen.queue)
