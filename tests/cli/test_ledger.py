@@ -314,3 +314,18 @@ def test_the_grid_shows_how_much_of_a_month_is_there(headgate: Headgate, tmp_pat
     shown = headgate("job", "show", "monthly")
     assert re.search(r"^reads days: +every day of the month$", shown.out, re.MULTILINE)
     assert headgate("job", "show", "monthly", "--json").json["maps"]["days"]["unit"] == "day"
+
+
+def test_late_says_so_when_nothing_was_judged_yet(headgate: Headgate) -> None:
+    text = '[dataset.raw]\nexpect = { ids = ["1"], from = "2026-01-01" }\n'
+    (headgate.folder / "pipeline.toml").write_text(text)
+    assert headgate("define", "pipeline.toml").code == 0
+    done = headgate("late")
+    assert done.out == "nothing was found late so far; what 1 dataset expected by now was not judged yet\n"
+    assert "headgate daemon timekeeper" in done.err
+    assert headgate("daemon", "timekeeper", "--once").code == 0
+    assert "raw/1 was never published" in headgate("late").out
+    headgate("data", "publish", "raw", "1")
+    assert headgate("daemon", "timekeeper", "--once").code == 0
+    done = headgate("late")
+    assert (done.out, done.err) == ("nothing is late: 1 dataset with an expectation\n", "")

@@ -153,6 +153,15 @@ def test_the_reason_is_followed_upstream_to_where_it_begins(gate: Gate) -> None:
     assert (found.status, found.cause) == ("absent", "days/2026-02-01")
 
 
+@pytest.mark.parametrize("status", ["HOLD", "PENDING", "mine"])
+def test_a_chunk_that_is_held_is_late_for_that_whatever_its_inputs_are(gate: Gate, status: str) -> None:
+    """Data that arrives would change nothing."""
+    ledger = pipeline(gate, days=listed("1"))
+    ledger.set_status("days", "1", "clean", "OUTPUT", status, reason=WHY)
+    judge(gate)
+    assert reason(gate, "days", "1").startswith(f"OUTPUT days/1 of clean is {status}")
+
+
 def test_the_reason_says_what_the_watcher_saw(gate: Gate) -> None:
     pipeline(gate, raw=listed("2"))
     watches = behind(gate).watches

@@ -63,11 +63,9 @@ def late(console: Console, dataset: str | None, after: int | None, limit: int, *
             more=None if more is None else str(more),
         )  # fmt: skip
     behind = max((each.behind for each in standing), default=0.0)
-    if behind > BEHIND:
-        console.say(
-            f"nothing was judged for {in_words(behind)}; run: {console.command('daemon', 'timekeeper')} "
-            f"(or {console.command('up')})"
-        )
+    if behind > BEHIND or (behind and not found and not summary):
+        since = f"nothing was judged for {in_words(behind)}" if behind > BEHIND else "the daemon timekeeper judges it"
+        console.say(f"{since}; run: {console.command('daemon', 'timekeeper')} (or {console.command('up')})")
 
 
 def _table(found: Sequence[LateChunk]) -> str:
@@ -78,6 +76,9 @@ def _table(found: Sequence[LateChunk]) -> str:
 def _nothing(standing: Sequence[Lateness]) -> str:
     if not standing:
         return "nothing is expected: no dataset has the key expect"
+    unjudged = sum(each.behind > 0 for each in standing)
+    if unjudged:
+        return f"nothing was found late so far; what {plural(unjudged, 'dataset')} expected by now was not judged yet"
     return f"nothing is late: {plural(len(standing), 'dataset')} with an expectation"
 
 

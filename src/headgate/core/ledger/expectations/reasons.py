@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import NamedTuple
 
 from headgate.core.ledger.claims import may_claim
-from headgate.core.ledger.model import RUNNING, Kind
+from headgate.core.ledger.model import ERROR, READY, RESUBMIT, Kind
 from headgate.core.ledger.snapshot import ChunkSnapshot
 from headgate.core.values.plurals import plural
 
 #: Chunks that one reason follows.
 MOST_STEPS = 50
+#: What a chunk may be while only its inputs are missing. Any other status blocks it whatever they are.
+OPEN = (READY, ERROR, RESUBMIT)
 #: The condition of a claim that inputs have.
 INPUT = "input"
 
@@ -103,9 +105,9 @@ def cause_of(chunk: ChunkSnapshot) -> Upstream | str:
     """Return what keeps a job from making a chunk: another chunk, or a sentence."""
     verdict = may_claim(chunk)
     name = f"{chunk.job.outputs[0] if chunk.job.outputs else chunk.job.name}/{chunk.dataid}"
-    running = next((row for row in chunk.owned() if row.kind is Kind.OUTPUT and row.status == RUNNING), None)
-    if running is not None:
-        return running.sentence()
+    taken = next((row for row in chunk.owned() if row.kind is Kind.OUTPUT and row.status not in OPEN), None)
+    if taken is not None:
+        return taken.sentence()
     inputs = zip(chunk.job.inputs, (each for each in verdict.conditions if each.name == INPUT), strict=True)
     for dataset, condition in inputs:
         if not condition.ok:
