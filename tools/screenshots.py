@@ -43,7 +43,7 @@ def main() -> None:
         if asked.readme:
             readme(browser, Path(temporary), asked.folder)
         else:
-            every_page(browser, asked.store or Path(temporary), asked.folder)
+            every_page(browser, (asked.store or Path(temporary)).absolute(), asked.folder)
         browser.close()
 
 
