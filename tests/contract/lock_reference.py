@@ -125,6 +125,14 @@ class LockReference:
     def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
         return self._act(partial(work.break_lock, lock_id=lock_id, reason=reason, by=by), self._of(lock_id))[0]
 
+    def expire(self) -> int:
+        """Every lease has run out."""
+        for uri, each in self._resources.items():
+            dead = tuple(lock for lock in each.locks if lock.lease is not None)
+            rest = tuple(lock for lock in each.locks if lock.lease is None)
+            self._resources[uri] = replace(each, locks=rest, expired=dead)
+        return sum(self._act(work.expire, uri)[0] for uri in list(self._resources))
+
     def held(self, resource: str) -> tuple[Lock, ...]:
         return self._resource(resource).locks
 

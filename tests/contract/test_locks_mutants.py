@@ -1,10 +1,11 @@
 """With any change of its tables, a store does what the core decides by them: on its fast paths and its slow path.
 
 Each row of the state table is left out, leads elsewhere, loses an effect, or becomes an operator's; each cell of the
-compatibility table says the opposite. A script that takes every row but the two of the clock is played on the store,
-and in memory by the core alone.
+compatibility table says the opposite. Scripts that take every row are played on the store, and in memory by the core
+alone.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
@@ -26,8 +27,8 @@ from headgate.stores.store import Store
 from tests.conftest import SQL_STORES
 from tests.contract.lock_reference import LockReference
 from tests.contract.queue_steps import row_name
-from tests.contract.steps import EXCLUSIVE, SHARED, history_of, request_for
-from tests.waiting import PATIENT_OPTIONS
+from tests.contract.steps import EXCLUSIVE, SHARED, SHORT, history_of, request_for
+from tests.waiting import PATIENT_OPTIONS, until
 
 #: Every kind of store. (A service has the tables of its store.)
 pytestmark = pytest.mark.parametrize("kind", [*SQL_STORES, "zookeeper"])
@@ -214,16 +215,47 @@ def differences(store: LockStore, rules: LockRules, place: str) -> list[tuple[ob
         expected.look(reference.held(here), reference.waiting(here))
         actual.look(store.list(LockFilter(resource=here)), store.waiters(here))
         found += [pair for pair in zip(expected.told, actual.told, strict=False) if pair[0] != pair[1]][:1]
-        told = [(each.client, each.event, each.before, each.after) for each in history_of(store, resource=here)]
-        if sorted(told) != sorted(reference.told):
-            found.append((sorted(reference.told), sorted(told)))
+        if (told := sorted(what_happened(store, here))) != sorted(reference.told):
+            found.append((sorted(reference.told), told))
     return [(place, *each) for each in found]
+
+
+def what_happened(store: LockStore, resource: str) -> list[tuple[str, str, str, str]]:
+    return [(each.client, each.event, each.before, each.after) for each in history_of(store, resource=resource)]
 
 
 @pytest.mark.parametrize("event", LOCK.events)
 def test_a_store_follows_every_change_of_a_row(event: str, open_with: Callable[[LockRules], LockStore]) -> None:
     found = {name: differences(open_with(rules), rules, name) for name, rules in mutants(event)}
     assert {name: more for name, more in found.items() if more} == {}
+
+
+def test_a_store_follows_every_change_of_an_expiry(open_with: Callable[[LockRules], LockStore]) -> None:
+    """Except for a row that is left out: nothing shows then that the lease expired."""
+    changes = {name: rules for name, rules in mutants("expire") if not name.endswith("left out")}
+    assert len(changes) == 8
+    for name, rules in changes.items():
+        store, reference = open_with(rules), LockReference(rules, "")
+        resources = {mode: f"{name}/{mode}" for mode in Mode}
+        for mode, resource in resources.items():
+            reference.acquire(request_for("dead", (resource, mode), lease=SHORT))
+            store.acquire(request_for("dead", (resource, mode), lease=SHORT))
+        assert reference.expire() == len(resources)
+        expire_all(store, len(resources))
+        told = [entry for each in resources.values() for entry in what_happened(store, each)]
+        assert Counter(told) == Counter(reference.told), name
+        assert [store.list(LockFilter(resource=each)) for each in resources.values()] == [[], []], name
+
+
+def expire_all(store: LockStore, most: int) -> None:
+    """Look until so many locks have ended."""
+    ended: list[int] = []
+
+    def have_ended() -> bool:
+        ended.append(store.expire())
+        return sum(ended) == most
+
+    until(have_ended, "the leases to expire")
 
 
 def test_a_store_follows_every_change_of_a_cell(open_with: Callable[[LockRules], LockStore]) -> None:
