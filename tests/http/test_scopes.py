@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
@@ -13,6 +14,8 @@ from headgate.core.access.scopes import SCOPES
 from headgate.core.values.redaction import redact
 from headgate.http.api.description import openapi
 from headgate.http.app import API
+from headgate.http.port.server import Server
+from tests.cli.commands import Headgate
 from tests.http.conftest import Tokens
 
 OPEN = {"/healthz", "/readyz"}
@@ -122,8 +125,26 @@ def test_a_jobs_token_sees_its_own_job_and_takes_others_for_unknown(gate: Gate, 
         unknown = client.request(method, other.replace("report", "nothing"), json={} if method == "POST" else None)
         assert (answer.status_code, unknown.status_code) == (404, 404), other
         assert answer.json()["title"] == unknown.json()["title"]
+    assert client.get("/v1/chunks?job=clean").status_code == 200
+    unnamed = client.get("/v1/chunks")
+    assert (unnamed.status_code, unnamed.json()["scope"]) == (403, "read")
+    assert "name one job that it has access to" in unnamed.json()["why"]
     assert client.get("/v1/locks").status_code == 403
     assert client.post(f"{path}/hold", json={"reason": "x"}).status_code == 403
+
+
+def test_the_command_shows_the_plan_of_its_job_to_a_jobs_token(gate: Gate, server: Server, tmp_path: Path) -> None:
+    for name in ("dirty", "washed"):
+        gate.ledger.define_dataset(name)
+    gate.ledger.define_job("wash", inputs=["dirty"], outputs=["washed"])
+    gate.ledger.publish("dirty", ["1"])
+    token = gate.tokens.new("worker", ["chunk:claim:wash"]).token
+    command = Headgate(server.url, tmp_path)
+    shown = command("job", "plan", "wash", HEADGATE_API_TOKEN=token)
+    assert (shown.code, shown.out.split()) == (0, ["DATAID", "STATE", "WHY", "1", "next", "-"]), shown.err
+    listed = command("data", "list", HEADGATE_API_TOKEN=token)
+    assert (listed.code, "name one job that it has access to" in listed.err) == (77, True), listed.err
+    command.end_all()
 
 
 def test_locks_are_reached_by_the_beginning_of_their_resource(gate: Gate, with_scopes: Tokens) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +29,7 @@ from headgate.cli.terminal.options import (
 )
 from headgate.cli.terminal.output import pairs, table
 from headgate.cli.terminal.values import DATASET, DURATION, KIND, STATUS
+from headgate.core.errors import NotAllowed
 from headgate.core.ledger.model import ERROR, FAIL_EVENT, HOLD, INTERRUPT_EVENT, SUCCESS_EVENT
 from headgate.core.ledger.parsing import STATUS_WORDS
 from headgate.core.values.durations import in_words
@@ -184,13 +186,16 @@ def plan(console: Console, job_name: str, limit: int) -> None:
     """Show which chunks run next, in order, and what blocks the others."""
     from headgate.service.overview.counts import job_counts, job_in_words
 
+    now: dict[str, int] | None = None
     with console.gate() as gate:
-        found, now = gate.ledger.plan(job_name, limit), job_counts(gate.ledger, job_name)
+        found = gate.ledger.plan(job_name, limit)
+        with suppress(NotAllowed):  # The token of a worker sees its job, and no counts.
+            now = job_counts(gate.ledger, job_name)
     documents = [_verdict(each) for each in (*found.next, *found.blocked)]
     lines = [(each.dataid, "first" if each.first else "next", "-") for each in found.next]
     lines += [(each.dataid, "blocked", "; ".join(one.text for one in each.blockers)) for each in found.blocked]
     shown = table(("DATAID", "STATE", "WHY"), lines) if lines else "nothing to do"
-    console.answer_list(documents, lambda: f"{shown}\n{job_name}: {job_in_words(now)}", counts=now)
+    console.answer_list(documents, lambda: f"{shown}\n{job_name}: {job_in_words(now)}" if now else shown, counts=now)
 
 
 @job.command("list")

@@ -21,6 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from headgate.calls.deadlines import asked_at
+from headgate.core.errors import NotAllowed
 from headgate.core.values.wire import plain
 from headgate.gate import Gate
 from headgate.http.access.auth import Caller
@@ -241,8 +242,11 @@ def _check_limit(call: ApiCall, arguments: Mapping[str, Any]) -> None:
     who, name = call.who, arguments[limit.argument] or ""
     if any(who.reach.has(word) for word in call.operation.scopes if word != limit.scope):
         return
-    if limit.hidden:
+    if limit.hidden and (name or who.reach.covers(limit.scope, name)):
         who.must_see(limit.hidden, limit.scope, name)
+    elif limit.hidden:
+        told = f"the API token of {who.token.name} is limited: name one {limit.hidden} that it has access to"
+        raise NotAllowed(f"{told}, or use a token with the scope read", "read")
     who.must_reach(limit.scope, name)
 
 
