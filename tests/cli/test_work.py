@@ -177,6 +177,13 @@ def test_a_mistake_in_the_file_is_named_with_its_line(headgate: Headgate, line: 
         assert (done.code, why in done.err) == (2, True), done.err
 
 
+def test_a_job_without_a_command_is_named_with_the_key_to_write(headgate: Headgate) -> None:
+    path = chain(headgate)
+    path.write_text(path.read_text() + '[job.check]\ninputs = ["report"]\n')
+    done = headgate("work", "check")
+    assert (done.code, 'write command = "./check.sh" under [job.check]' in done.err) == (2, True), done.err
+
+
 def test_a_job_that_is_not_defined_is_named_with_what_to_do(headgate: Headgate) -> None:
     (headgate.folder / "pipeline.toml").write_text(CHAIN.format(clean='"true"', sum='"true"', more=""))
     done = headgate("work")
@@ -189,10 +196,12 @@ def test_a_file_that_others_can_write_is_refused(headgate: Headgate, ledger: Led
     path.chmod(mode)
     done = headgate("work")
     assert (done.code, "can write it" in done.err) == (2, True)
+    assert "(chmod go-w pipeline.toml)" in done.err
     path.chmod(0o600)
     headgate.folder.chmod(0o777)
     done = headgate("work")
     assert (done.code, "every user can write in its folder" in done.err) == (2, True)
+    assert f"(chmod go-w {headgate.folder})" in done.err
     assert statuses(ledger, "tidy") == {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import stat
 import subprocess
 from collections.abc import Sequence
@@ -46,6 +47,10 @@ def read_work_file(path: Path, names: Sequence[str]) -> WorkFile:
         why = 'has no job with a command; write command = "./clean.sh" under [job.NAME]'
         raise BadValue("pipeline file", path.name, why)
     for name in names:
+        if name in bodies and name not in commands:
+            raise BadValue(
+                "job", name, f'has no command in {path.name}; write command = "./{name}.sh" under [job.{name}]'
+            )
         if name not in commands:
             raise UnknownName("job with a command", name, f"In {path.name}: {suggestion(name, tuple(commands))}")
     wanted = set(names or commands)
@@ -86,18 +91,27 @@ def _is_of_the_shell(word: str) -> bool:
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0  # noqa: S603 - a plain word
 
 
+def _remedy(path: Path) -> str:
+    """What to do about a file that others can change."""
+    open_places = [
+        each for each in (path.absolute().parent, path) if each.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ]
+    return shlex.join(["chmod", "go-w", *map(str, open_places)]) if open_places else "copy it to a folder of yours"
+
+
 def _trusted_content(path: Path) -> bytes:
     """The content of a file that only its user, or root, can change."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             mode = os.fstat(descriptor).st_mode
-            why = distrust(path.absolute()) or distrust(path.resolve())
+            place = next((each for each in (path, path.resolve()) if distrust(each)), path)
+            why = distrust(place)
             if not why and mode & stat.S_IWGRP:
                 why = "its group can write it"
             if why:
                 todo = "what it says is run as you, so nobody else may be able to change it"
-                raise BadValue("pipeline file", str(path), f"is not used: {why}; {todo} (chmod go-w {path})")
+                raise BadValue("pipeline file", str(path), f"is not used: {why}; {todo} ({_remedy(place)})")
             return file.read()
     except OSError as error:
         raise BadValue("pipeline file", str(path), f"cannot be read: {error.strerror}") from error
