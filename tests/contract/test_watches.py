@@ -57,6 +57,23 @@ def test_one_worker_watches_and_another_takes_over_when_it_ends(gate: Gate) -> N
         watches.take_turn(Sighting("rwa", "/in", "{x}", "one", LONG, 2.0, None))
 
 
+def test_forgetting_a_watcher_ends_its_turn_for_good(gate: Gate) -> None:
+    """Also where it was only paused, and is the first that the dataset ever had."""
+    one_job(gate)
+    assert gate.watches.take_turn(seen()).token == 1
+    assert landings(gate, [parcel("1", ("1.csv", 1))]) == [Landing.PUBLISHED]
+    gate.watches.forget("raw", reason=WHY)
+    assert gate.watches.land("raw", 1, [parcel("2", ("2.csv", 1))], OnChange.NOTE) is None
+    assert gate.watches.list() == []
+    token = gate.watches.take_turn(seen("two")).token
+    assert token is not None
+    assert token > 1
+    assert gate.watches.land("raw", 1, [parcel("2", ("2.csv", 1))], OnChange.NOTE) is None
+    (watcher,) = gate.watches.list()
+    assert (watcher.worker, watcher.files, watcher.looked, watcher.arrived) == ("two", 0, None, None)
+    assert [each.mark.name for each in gate.watches.counted("raw")] == ["1.csv"]
+
+
 def test_a_dead_watcher_is_replaced_when_its_lease_has_expired(gate: Gate) -> None:
     one_job(gate)
     assert gate.watches.take_turn(seen(lease=SHORT)).token == 1

@@ -100,7 +100,7 @@ READ_PRODUCER = Statement(
 READ_WATCHER = Statement(
     "What the watcher of a dataset has seen.",
     """select source, arrived, looked, last_dataid, waiting, problem, lease_until > {now} from hg_watcher
-       where dataset_id = :dataset""",
+       where dataset_id = :dataset and worker <> ''""",
 )
 READ_OUTPUT = Statement(
     "The OUTPUT row of a chunk.",

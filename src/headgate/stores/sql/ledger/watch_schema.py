@@ -13,7 +13,7 @@ watcher = Table(
     Column("dataset_id", Integer, primary_key=True, autoincrement=False),
     Column("source", text(2048), nullable=False, comment="the folder or prefix, for people"),
     Column("pattern", text(1024), nullable=False, comment="of its files, for people"),
-    Column("worker", text(255), nullable=False, comment="who watches, or did last"),
+    Column("worker", text(255), nullable=False, comment="who watches, or did last; empty: it was forgotten"),
     Column("token", BigInteger, nullable=False, comment="of the newest turn; only grows"),
     Column("lease", BigInteger, nullable=False, comment="micro-seconds"),
     Column("lease_until", BigInteger, nullable=False, comment="on the lease clock", info=ON_LEASE_CLOCK),

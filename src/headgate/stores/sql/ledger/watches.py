@@ -42,7 +42,8 @@ ADD_WATCHER = Statement(
 )
 RENEW_WATCHER = Statement(
     "A worker watches on, or another one does from now on.",
-    """update hg_watcher set source = :source, pattern = :pattern, worker = :worker, token = :token, lease = :lease,
+    """update hg_watcher set since = case when worker = '' then {wall} else since end,
+              source = :source, pattern = :pattern, worker = :worker, token = :token, lease = :lease,
               lease_until = {now} + :lease, every = :every, quiet_after = :quiet_after, waiting = :waiting,
               problem = :problem, looked = case when :has_looked = 1 then {wall} else looked end
        where dataset_id = :dataset""",
@@ -62,9 +63,14 @@ READ_WATCHERS = Statement(
     "Every watcher.",
     """select d.name, w.source, w.pattern, w.worker, w.every, w.lease, w.quiet_after, w.since, w.looked, w.arrived,
               w.files, w.changed, w.waiting, w.problem, w.lease_until > {now}
-       from hg_watcher w join hg_dataset d on d.id = w.dataset_id order by d.name""",
+       from hg_watcher w join hg_dataset d on d.id = w.dataset_id where w.worker <> '' order by d.name""",
 )
-DROP_WATCHER = Statement("A dataset is watched no more.", "delete from hg_watcher where dataset_id = :dataset")
+FORGET_WATCHER = Statement(
+    "A dataset is watched no more. Its row stays for the token, which an earlier watcher may still hold.",
+    """update hg_watcher set worker = '', token = token + 1, lease_until = 0, looked = null, arrived = null,
+              last_dataid = '', files = 0, changed = 0, waiting = 0, problem = ''
+       where dataset_id = :dataset and worker <> ''""",
+)
 _FILE = "select name, dataid, size, modified, tag, since, changes from hg_watched_file"
 READ_FILES = Statement(
     "Files that were counted, by key.",
@@ -124,7 +130,7 @@ class SqlWatches:
 
     def forget_watcher(self, dataset: str) -> None:
         def work(tx: Transaction) -> None:
-            if tx.count(DROP_WATCHER, dataset=dataset_of(tx, dataset)[0]) < 1:
+            if tx.count(FORGET_WATCHER, dataset=dataset_of(tx, dataset)[0]) < 1:
                 known = [str(row[0]) for row in tx.all(READ_WATCHERS)]
                 raise UnknownName("watcher", dataset, suggestion(dataset, known) if known else "no dataset is watched")
 
