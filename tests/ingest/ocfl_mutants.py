@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,70 @@ def damage(root: Path, dice: random.Random) -> None:
         case _:
             data, at = path.read_bytes(), dice.randrange(path.stat().st_size + 1)
             path.write_bytes(data[:at] + dice.randbytes(dice.randrange(3)) + data[at + dice.randrange(2) :])
+
+
+#: Files of versions: with new content in each, or with none in some.
+GROWING = (
+    {"a.txt": b"one", "deep/b.txt": b"two"},
+    {"a.txt": b"three", "deep/b.txt": b"two"},
+    {"a.txt": b"one", "c": b""},
+)
+RESTING = ({"a.txt": b"one"}, {"a.txt": b"one"}, {"a.txt": b"two", "x/y": b""})
+#: Ways to write a sidecar, right ones and wrong ones.
+SIDECARS: tuple[Callable[[str], str], ...] = (
+    str.upper, str.rstrip, lambda text: text.replace(" ", "\t"), lambda text: text.replace(" ", "  "),
+    lambda text: text + "\n", lambda text: text.replace("\n", "\r\n"), lambda text: text.split()[0],
+    lambda _text: "", lambda text: f"\n{text}", lambda text: f" {text}", lambda text: text[1:], lambda text: text * 2,
+    lambda text: text.replace("inventory.json", "inventory.jsn"),
+)  # fmt: skip
+
+
+def make_grown(folder: Path, count: int, seed: int) -> list[Path]:
+    """Objects whose first versions are of another OCFL version or algorithm, and to which up to three things happen."""
+    dice = random.Random(seed)
+    made = []
+    for number in range(count):
+        how: dict[str, Any] = {
+            "width": dice.choice([0, 0, 4]), "directory": dice.choice([None, None, "data"]),
+            "versions": dice.choice([GROWING, RESTING]),
+            "fixity": dice.choice([(), ("md5",), ("md5", "sha1"), ("sha256", "sha512")]),
+        }  # fmt: skip
+        maker, root = Maker(*dice.choice(FORMS), **how), folder / f"{seed}-{number}"
+        maker.make(root)
+        older = Maker(*dice.choice(FORMS), **{**how, "versions": how["versions"][: dice.choice([0, 1, 2])]})
+        if older.versions:
+            _grow(root, older, folder / "older")
+        for _ in range(dice.choice([0, 1, 1, 2, 3])):
+            with suppress(OSError, IndexError, ValueError, RecursionError):  # It cannot be done to that one.
+                dice.choice([_mutate, _mutate, _rewrite_sidecar, damage])(root, dice)
+        if root.is_dir():
+            made.append(root)
+    return made
+
+
+def _grow(root: Path, older: Maker, scratch: Path) -> None:
+    """Give the first versions the inventories that they had when there were no others."""
+    older.make(scratch)
+    for number in range(1, len(older.versions) + 1):
+        name = older.name(number)
+        for path in (root / name).glob("inventory.json*"):
+            path.unlink()
+        for path in (scratch / name).glob("inventory.json*"):
+            path.rename(root / name / path.name)
+    shutil.rmtree(scratch)
+
+
+def _mutate(root: Path, dice: random.Random) -> None:
+    """One inventory, with its copy in the newest version or without, is changed and sealed again."""
+    places = [path.parent for path in sorted(root.rglob("inventory.json"))]
+    raw = (dice.choice(places) / "inventory.json").read_bytes()
+    changed = json.dumps(mutated(json.loads(raw), dice)).encode()
+    same = [place for place in places if (place / "inventory.json").read_bytes() == raw]
+    for place in same if dice.random() < 0.8 else same[:1]:
+        (sidecar,) = place.glob("inventory.json.*")
+        write_inventory(place, changed, sidecar.suffix[1:])
+
+
+def _rewrite_sidecar(root: Path, dice: random.Random) -> None:
+    path = dice.choice(sorted(root.rglob("inventory.json.*")))
+    path.write_bytes(dice.choice(SIDECARS)(path.read_text()).encode())

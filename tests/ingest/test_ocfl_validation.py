@@ -18,7 +18,7 @@ from headgate.ingest.validation.findings import MOST_FINDINGS, RuleFinding
 from headgate.ingest.validation.objects import Validation, validate_object
 from headgate.ingest.validation.trees import FolderTree
 from tests.ingest.ocfl_broken import BROKEN
-from tests.ingest.ocfl_mutants import FORMS, make_damaged, make_mutants
+from tests.ingest.ocfl_mutants import FORMS, make_damaged, make_grown, make_mutants
 from tests.ingest.ocfl_objects import (
     MD5_OF_ONE,
     Broken,
@@ -28,6 +28,7 @@ from tests.ingest.ocfl_objects import (
     of_each_version,
     put,
     remove,
+    write,
     write_inventory,
 )
 from tests.ingest.validator import verdicts
@@ -324,6 +325,10 @@ STRICTER: dict[str, tuple[str, Broken]] = {
         "Section 3.4: the sidecar MUST have the form DIGEST inventory.json. ocfl-py reads its first line alone.",
         Broken(files=write_on_in_a_sidecar),
     ),
+    "E015": (
+        "Section 3.3: a version directory MUST have no other files. ocfl-py takes one named content.",
+        Broken(files=write("v2/content"), change={"versions": ({"a.txt": b"one"}, {"a.txt": b"one"})}),
+    ),
     "E023": (
         "Section 3.3.1: a file MUST be in the manifest of its version's inventory. ocfl-py looks at the current one.",
         Broken(
@@ -408,6 +413,17 @@ def test_the_independent_validator_agrees_on_objects_whose_files_were_damaged_at
     roots = make_damaged(tmp_path, 150, 17)
     agreed, _ = compare(roots)
     assert agreed > len(roots) * 0.8
+
+
+def test_the_independent_validator_agrees_on_objects_of_several_forms_that_were_changed_at_random(
+    tmp_path: Path,
+) -> None:
+    roots = make_grown(tmp_path, 150, 23)
+    agreed, _ = compare(roots)
+    assert agreed > len(roots) * 0.8
+    for root in roots:
+        if all(any(path.iterdir()) for path in root.rglob("*") if path.is_dir()):  # A bucket has no empty folders.
+            assert set(as_keys(root).findings) == set(findings(root)), root
 
 
 @pytest.mark.parametrize("difference", STRICTER)
