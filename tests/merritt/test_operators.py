@@ -119,3 +119,17 @@ def test_a_job_that_waits_says_for_what(gate: Gate, other: OtherSide, url: str, 
     assert command("ingest", "job", job, "--json").json["waits_for"] == reasons
     other.set_job(job, "Failed")
     assert gate.queue.explain(job)[0] == "it is failed"
+
+
+@pytest.mark.parametrize("profile", ["", "../outside", "a/b"])
+def test_a_batch_whose_profile_has_no_possible_name_is_explained_without_reading_a_file(
+    other: OtherSide, url: str, tmp_path: Path, profile: str
+) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "outside.toml").write_text('secret = "hidden')
+    batch = batch_of(other, profile, "Pending")
+    doctor = Headgate(f"{url}?spelling=mrt-zk", tmp_path)("doctor", HEADGATE_PROFILES_FOLDER=str(tmp_path / "profiles"))
+    (line,) = [line for line in doctor.out.splitlines() if batch in line]
+    assert line.startswith(f"STUCK    {batch} waits for a profile that cannot be used: profile {profile!r} ")
+    assert "outside.toml" not in doctor.out
+    assert "hidden" not in doctor.out

@@ -232,7 +232,14 @@ def test_an_event_that_looks_at_nothing_costs_no_reading() -> None:
     assert RULES.looks(BATCH.id, "reporting", "finish") is Look.COUNTS
 
 
-@pytest.mark.parametrize(("step", "why"), [(None, "before its first step"), ("notify", "no step after notify")])
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (None, "before its first step"),
+        ("notify", "its last successful step is notify, after which no job is resumed; submit it again"),
+        ("failed", "its last successful step is failed"),  # So Merritt's library writes it for a job that was requeued.
+    ],
+)
 def test_a_job_that_cannot_be_resumed_says_why(step: str | None, why: str) -> None:
     job = replace(JOB, state="failed", last_successful=step)
     with pytest.raises(QueueRefused, match=why):

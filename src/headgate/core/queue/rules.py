@@ -107,7 +107,7 @@ def _has_succeeded_in(step: str) -> Predicate:
 def _no_next_step(facts: QueueFacts) -> str:
     if _job(facts).last_successful is None:
         return "it failed before its first step finished; submit it again"
-    return f"there is no step after {_job(facts).last_successful}"
+    return f"its last successful step is {_job(facts).last_successful}, after which no job is resumed; submit it again"
 
 
 #: States of a batch in which its failed jobs may be resumed.

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headgate.core.errors import BadProfiles
+from headgate.core.errors import BadProfiles, BadValue
 from headgate.core.queue.model import Hold
+from headgate.core.values.names import check_name
 from headgate.core.values.words import suggestion
 from headgate.ingest.profiles.profile import Profile, load_profile
 
@@ -34,6 +35,10 @@ class ProfilesFolder:
 
     def problem(self, name: str) -> str:
         """Why a profile cannot be used, with the nearest known name; empty: it can."""
+        try:
+            check_name("profile", name)
+        except BadValue as error:  # Another program made the batch. No file outside the folder is read for it.
+            return str(error)
         found = self._profile(self._folder / f"{name}.toml")
         if found is None:
             return f"there is no profile {name}; {self.hint(name)}"
