@@ -1,13 +1,17 @@
 """What operators of Merritt's admin tool look at: collections, bytes, metrics, and foreign parts of the tree."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+import headgate
 from headgate import Gate
+from headgate.core.values.wire import plain
 from tests.cli.commands import Headgate
 from tests.cli.terminal import typed
 from tests.merritt.other_side import OtherSide
+from tests.merritt.test_handlers import serving
 
 GIGABYTES = 2_500_000_000
 
@@ -133,3 +137,19 @@ def test_a_batch_whose_profile_has_no_possible_name_is_explained_without_reading
     assert line.startswith(f"STUCK    {batch} waits for a profile that cannot be used: profile {profile!r} ")
     assert "outside.toml" not in doctor.out
     assert "hidden" not in doctor.out
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_service_answers_the_same(url: str, tmp_path: Path) -> None:
+    """Counts are whole numbers there too."""
+    settings = {"coordination_url": f"{url}?spelling=mrt-zk", "work_folder": str(tmp_path / "work")}
+    with headgate.connect(f"sqlite:///{tmp_path / 'headgate.db'}", **settings) as gate, serving(gate) as server:
+        token = gate.tokens.new("operator", ["read"]).token
+        with headgate.connect(server.url, token=token) as outside:
+            asked = [
+                (queue.metrics(), queue.foreign(), queue.summary(), queue.explain("jid0000000001"))
+                for queue in (gate.queue, outside.queue)
+            ]
+    here, there = (json.dumps(plain(each), sort_keys=True) for each in asked)
+    assert here == there
+    assert '"num_jobs_processing": 2}' in here

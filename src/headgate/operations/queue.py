@@ -213,13 +213,13 @@ def explain(jid: str) -> Page[str]:
     """Explain why nobody works on an ingest job; nothing if it can be taken now."""
 
 
-@declared.get("/queue/summary", "read", answer="By collection and batch.", whole=True, cursor="batch")
+@declared.get("/queue/summary", "read", answer="By collection and batch.", whole=True, cursor="profile batch")
 def summary(after: After = None, limit: Limit = USUAL) -> Page[CollectionSummary]:
     """List the batches of each collection with their jobs and bytes."""
 
 
 @declared.get("/queue/metrics", "read", answer="By the names of Merritt's admin tool.")
-def metrics() -> dict[str, float]:
+def metrics() -> dict[str, int | float]:
     """Count jobs, batches and gigabytes in process."""
 
 

@@ -47,12 +47,12 @@ def summarized(batches: Sequence[Batch], jobs: Sequence[IngestJob]) -> list[Coll
 
 def merritt_metrics(
     batches: Sequence[Batch], jobs: Sequence[IngestJob], foreign: Mapping[str, Mapping[str, int]]
-) -> dict[str, float]:
+) -> dict[str, int | float]:
     """Counts by the names under which Merritt's admin tool reports them."""
     of_jobs = Counter(folder_of(job.state) for job in jobs)
     of_batches = Counter(folder_of(each.state) for each in batches)
     in_process = sum(job.space_needed for job in jobs if folder_of(job.state) is Folder.PROCESSING)
-    found: dict[str, float] = {
+    found: dict[str, int | float] = {
         **{f"num_jobs_{word}": of_jobs[folder] for word, folder in _WORDS.items()},
         "gb_in_process": round(in_process / GIGABYTE, 2),
         **{f"num_batches_{word}": of_batches[folder] for word, folder in _WORDS.items()},

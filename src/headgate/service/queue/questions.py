@@ -137,7 +137,7 @@ class QueueReader:
         """List the batches of each collection with their unfinished, failed and completed jobs, and their bytes."""
         return summarized(self._store.batches(BatchFilter()), self._store.jobs(JobFilter()))
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> Mapping[str, int | float]:
         """Count jobs, batches and gigabytes, by the names of Merritt's admin tool."""
         return merritt_metrics(self._store.batches(BatchFilter()), self._store.jobs(JobFilter()), self._store.foreign())
 
