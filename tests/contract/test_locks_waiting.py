@@ -137,6 +137,24 @@ def test_readers_before_a_waiting_writer_enter_and_those_after_it_wait(gates: Ga
     assert order[3:] == ["writer", "after"]
 
 
+def test_a_holder_that_waits_to_enter_its_lock_does_not_stand_behind_others(gates: Gates) -> None:
+    """The writer before it waits for its lock to end, so standing behind that writer, both would wait forever."""
+    one, other = gates.open(), gates.open()
+    lock = one.locks.acquire("one", R, "read")
+    other.locks.acquire("other", R, "read", reentrant=True)
+    writer = queue_behind(gates.open(), "writer", R, "write")
+    entering = queue_behind(other, "other", R, "write", reentrant=True)
+    began = time.monotonic()
+    one.locks.release(lock)
+    entered = granted(entering)
+    assert time.monotonic() - began < PROMPT
+    assert (entered.mode, entered.count) == ("exclusive", 2)
+    assert not writer.done()
+    for _ in range(2):
+        other.locks.release(other.locks.get(entered.id))
+    granted(writer)
+
+
 def test_readers_behind_a_writer_that_gives_up_are_granted(gates: Gates) -> None:
     gate = gates.open()
     gate.locks.acquire("reader", R, "read")

@@ -239,6 +239,26 @@ def test_a_repeat_after_a_lost_answer_does_not_queue_behind_waiters(bounded: Cal
     assert (again.status_code, again.json()["token"]) == (200, claim["token"])
 
 
+def test_a_holder_that_waits_to_enter_its_lock_does_not_stand_behind_others(bounded: Callable[..., Bounded]) -> None:
+    """The writer before it waits for its lock to end: both would wait until their time is over."""
+    service = bounded()
+    token, gate, path = service.gate.tokens.new("clients", ["lock:acquire"]).token, service.gate, "/v1/locks"
+    reader = gate.locks.acquire("reader", "r", "shared")
+    own = {"client": "own", "resource": "r", "reentrant": True}
+    with service.client() as admin:
+        admin.headers["Authorization"] = f"Bearer {token}"
+        assert admin.post(path, json={**own, "mode": "shared"}).status_code == 201
+    writer = {"client": "writer", "resource": "r", "wait": PATIENCE}
+    with asking(service.server, token, path, writer):
+        waiting(service.server, 1)
+        with asking(service.server, token, path, {**own, "wait": PATIENCE}) as mine:
+            waiting(service.server, 2)
+            mine.settimeout(PATIENCE / 4)
+            gate.locks.release(reader)
+            assert b" 201 " in mine.recv(65536)
+    until(lambda: not gate.locks.waiters("r"), "the writer to hang up")
+
+
 def test_a_worker_that_waits_gets_what_is_published(gate: Gate, with_scopes: Tokens, admin: httpx2.Client) -> None:
     for name in ("in", "out"):
         gate.ledger.define_dataset(name)

@@ -219,3 +219,11 @@ def test_whose_turn_it_is(modes: str, held: str, expected: str) -> None:
     queue = [waiting(str(n), by_letter[letter], n) for n, letter in enumerate(modes)]
     found = first_in_line(queue, [lock_of("holder", by_letter[letter]) for letter in held], LOCK_RULES)
     assert "".join(entry.waiter.client for entry in found) == expected
+
+
+@pytest.mark.parametrize(("others", "expected"), [("", "own"), ("s", ""), ("x", "")])
+def test_one_that_may_enter_its_own_lock_stands_behind_no_waiter(others: str, expected: str) -> None:
+    """It takes its turn itself: nothing is handed to it."""
+    held = [lock_of("own", SHARED), *(lock_of("other", EXCLUSIVE if each == "x" else SHARED) for each in others)]
+    queue = [waiting("writer"), waiting("own", lock_id=""), waiting("another")]
+    assert "".join(entry.waiter.client for entry in first_in_line(queue, held, LOCK_RULES)) == expected

@@ -337,14 +337,18 @@ class LockDraft:
 def first_in_line(queue: Iterable[QueueEntry], held: Sequence[Lock], rules: LockRules) -> Iterator[QueueEntry]:
     """Those in a queue whose turn it is beside these locks: the first, and with it all that agree with those ahead.
 
-    One that takes its turn itself may wait re-entrantly: locks of its own client are not in its way.
+    One that takes its turn itself may wait re-entrantly: locks of its own client are not in its way then, nor are
+    waiters, who would wait for that client's locks.
     """
-    modes, ahead = {lock.mode for lock in held}, set[Mode]()
+    modes, ahead, is_open = {lock.mode for lock in held}, set[Mode](), True
     for entry in queue:
         waiter = entry.waiter
-        others = modes if entry.lock_id else {lock.mode for lock in held if lock.client != waiter.client}
-        if rules.agrees(waiter.mode, others | ahead):
+        if not entry.lock_id and any(lock.client == waiter.client for lock in held):
+            if rules.agrees(waiter.mode, {lock.mode for lock in held if lock.client != waiter.client}):
+                yield entry
+        elif is_open and rules.agrees(waiter.mode, modes | ahead):
             yield entry
         ahead.add(waiter.mode)
-        if not any(rules.agrees(mode, ahead) for mode in Mode):
+        is_open = is_open and any(rules.agrees(mode, ahead) for mode in Mode)
+        if not (is_open or held):
             return

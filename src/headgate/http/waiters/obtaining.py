@@ -16,8 +16,9 @@ from headgate.service.locks.waiting import LockWait
 
 
 def group_of(ticket: Ticket) -> tuple[str, ...]:
-    """Those who wait for the same resources stand behind each other."""
-    return ("lock", *(resource_key(want.resource) for want in ticket.request.wants))
+    """Those who wait for the same resources stand behind each other, except one that may enter a lock of its own."""
+    request = ticket.request
+    return ("lock", request.id if request.reentrant else "", *(resource_key(want.resource) for want in request.wants))
 
 
 async def obtain(turns: Turns, steps: LockSteps, request: Request, deadline: float) -> Granted:

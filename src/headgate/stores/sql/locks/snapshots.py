@@ -91,6 +91,14 @@ def read_queues(tx: Transaction, keys: Sequence[bytes]) -> list[QueueEntry]:
     return [_read_entry(row) for row in tx.all(sql.READ_QUEUE, keys=keys)]
 
 
+def read_line(tx: Transaction, key: bytes) -> tuple[list[QueueEntry], list[Lock]]:
+    """The wait queue of a resource; and its locks, if a waiter may enter one of its own."""
+    queue = read_queues(tx, [key])
+    if all(entry.lock_id for entry in queue):
+        return queue, []
+    return queue, [lock for lock in map(read_lock, tx.all(sql.READ_LOCKS, keys=[key])) if lock.alive]
+
+
 def _read_entry(row: Row) -> QueueEntry:
     ticket, uri, client, mode, since, owner, left, channel, lock_id, lease, principal, request_id = row
     waiter = Waiter(int(ticket), str(uri), str(client), Mode(mode), moment(since), str(owner))

@@ -34,7 +34,7 @@ from headgate.stores.sql.locks import statements as sql
 from headgate.stores.sql.locks.changes import Committed, carry_out, wakes
 from headgate.stores.sql.locks.expiring import Expiry
 from headgate.stores.sql.locks.granting import grant_quickly
-from headgate.stores.sql.locks.snapshots import BESIDE, read_lock, read_queues
+from headgate.stores.sql.locks.snapshots import BESIDE, read_line, read_lock
 from headgate.stores.sql.news.topics import News, of_dataset
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ class SqlLocks:
         if freed.chunk and (chunk := parse_chunk_resource(freed.chunk)):
             self.news.tell([of_dataset(chunk[0])])
         if freed.waiting:
-            queue = self._database.read(lambda tx: read_queues(tx, [freed.rkey]))
-            self._wakeups.wake(wakes(first_in_line(queue, (), self.options.lock_rules)))
+            queue, held = self._database.read(lambda tx: read_line(tx, freed.rkey))
+            self._wakeups.wake(wakes(first_in_line(queue, held, self.options.lock_rules)))
             self._wakeups.ring(lock_id, waited_for=True)
         elif not freed.handed:
             self._queueing.calm(key)

@@ -265,8 +265,9 @@ class Queueing:
 
     def _bell_before(self, request: Request, held: Sequence[Lock], earlier: Sequence[QueueEntry]) -> str:
         compatible = self._database.options.lock_rules.compatible
+        own = [lock for lock in held if request.reentrant and lock.client == request.client]  # It may enter this one.
         for entry in reversed(earlier):
-            if not decide(request, (), [entry.waiter], compatible).granted:
+            if not decide(request, own, [entry.waiter], compatible).granted:
                 return self._bell(entry.waiter.ticket, entry.lock_id)
         return next((lock.id for lock in held if not decide(request, [lock], (), compatible).granted), "")
 

@@ -302,12 +302,13 @@ class WaitQueue:
         return LockDraft(nodes.snapshot).decide(request).granted
 
     def _watch_queue_or_holders(self, wait: Wait, node: ResourceNode) -> bool:
-        """Watch the nearest waiter in the way or, as the first in the queue, the holders. True: one is gone."""
+        """Watch the nearest waiter in the way or, where there is none, the holders. True: one is gone."""
         mode = next(want.mode for want in wait.request.wants if want.resource == node.uri)
         path, agrees = node.view.path, self._transitions.rules.agrees
         own = next((n for n, place in enumerate(node.places) if place.is_of(wait.request)), 0)
         earlier = [place for place in node.places[:own] if not agrees(mode, [place.mode])]
-        if earlier:
+        enters = wait.request.reentrant and any(each.client == wait.request.client for each in node.holders)
+        if earlier and not enters:
             return wait.session.ask(look(f"{path}/{earlier[-1].name}", wait.wake))[0] is None
         mortal = [each for each in node.holders if each.lease is not None and not each.dead]
         # They have no children: watching these reports their end, and not each renewal.
