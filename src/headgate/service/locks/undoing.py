@@ -1,7 +1,10 @@
-"""Undoing requests whose outcome is unknown, in the background: by one thread of this process, for a bounded time."""
+"""Undoing requests whose outcome is unknown, and releasing what nothing else ends, in the background: by one thread of
+this process, for a bounded time.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -16,7 +19,7 @@ from headgate.telemetry import event
 
 #: The first pause before a try, and the longest.
 FIRST_SECONDS, LONGEST_SECONDS = 0.25, 15.0
-#: A request is given up after this long.
+#: A request is given up after this long, unless another time is given.
 PATIENCE_SECONDS = 600.0
 #: Seconds that one try may take.
 TRY_SECONDS = 2.0
@@ -30,7 +33,8 @@ class _Pending:
     #: The store that it was sent to.
     store: object
     work: Callable[[], None]
-    since: float
+    #: When it is given up (steady).
+    until: float
 
 
 class Undoing:
@@ -41,10 +45,10 @@ class Undoing:
         self._guard = threading.Lock()
         self._runs = False
 
-    def add(self, request_id: str, store: object, work: Callable[[], None]) -> None:
+    def add(self, request_id: str, store: object, work: Callable[[], None], patience: float) -> None:
         """Undo what that request may have done."""
         with self._guard:
-            self._pending.append(_Pending(request_id, store, work, steady()))
+            self._pending.append(_Pending(request_id, store, work, steady() + patience))
             if not self._runs:
                 self._runs = True
                 threading.Thread(target=self._run, name="headgate-undo", daemon=True).start()
@@ -86,11 +90,13 @@ class Undoing:
             with within(TRY_SECONDS):
                 pending.work()
         except Unavailable as error:
-            if steady() - pending.since < PATIENCE_SECONDS:
+            if steady() < pending.until:
                 return False
             event("lock.not_undone", request=pending.request_id, why=str(error))
         except HeadgateError as error:
             event("lock.not_undone", request=pending.request_id, why=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are undone
+            event("lock.not_undone", logging.ERROR, request=pending.request_id, why=repr(error))
         else:
             event("lock.undone", request=pending.request_id)
         return True
@@ -99,13 +105,13 @@ class Undoing:
 _undoing: dict[int, Undoing] = {}
 
 
-def undo_later(request_id: str, store: object, work: Callable[[], None]) -> None:
+def undo_later(request_id: str, store: object, work: Callable[[], None], patience: float = PATIENCE_SECONDS) -> None:
     """Undo what that request may have done, in a thread of this process; a forked child has its own."""
     pid = os.getpid()
     found = _undoing.get(pid)
     if found is None:
         found = _undoing.setdefault(pid, Undoing())
-    found.add(request_id, store, work)
+    found.add(request_id, store, work, patience)
 
 
 def leave(store: object) -> None:

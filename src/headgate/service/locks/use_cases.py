@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
@@ -36,10 +35,11 @@ from headgate.service.guards.keeper import GuardKeeper
 from headgate.service.guards.kinds import GuardBusy
 from headgate.service.guards.tending import GuardTending
 from headgate.service.leases.clock import steady
-from headgate.service.leases.renewal import LONGEST_PAUSE_SECONDS, LockHold
+from headgate.service.leases.renewal import LockHold
 from headgate.service.locks.obtaining import Obtained, Obtaining
 from headgate.service.locks.steps import LockSteps
 from headgate.service.locks.undoing import leave as leave_undone
+from headgate.service.locks.undoing import undo_later
 from headgate.service.locks.waiting import obtain
 from headgate.service.locks.wants import Single, Wanted, check_wants
 from headgate.stores.options import DEFAULT_OPTIONS
@@ -48,8 +48,6 @@ from headgate.telemetry import event
 
 #: Leases of `held`: short enough that a dead holder is noticed, long enough for a slow store.
 DEFAULT_LEASE = 60.0
-#: A persistent lock that could not be released at the end of its block is tried again after this long, then less often.
-RELEASE_AGAIN_SECONDS = 0.25
 LockLike = Lock | LockHold | str
 
 
@@ -367,23 +365,13 @@ class Locks:
         return errors[0] if errors else None
 
     def _release_later(self, lock: Lock) -> None:
-        """Release a persistent lock whose block has ended: retry until the store answers."""
+        """Release a persistent lock whose block has ended, however long the store is away: nothing else ends it."""
 
-        def run() -> None:
-            pause = RELEASE_AGAIN_SECONDS
-            while True:
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-                try:
-                    self._release(lock.id, lock.token)
-                except Unavailable:
-                    continue
-                except HeadgateError:
-                    return  # It is gone already.
-                self._guards.leave(lock.id)
-                return
+        def release() -> None:
+            self._release(lock.id, lock.token)
+            self._guards.leave(lock.id)
 
-        threading.Thread(target=run, name="headgate-release", daemon=True).start()
+        undo_later(lock.request_id, self._obtaining.store, release, patience=math.inf)
 
     def _guard_upgrade(self, lock_id: str) -> Mode | None:
         try:
