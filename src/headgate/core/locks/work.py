@@ -17,6 +17,7 @@ from headgate.core.locks.model import Blocker, Lock, Mode, Request, Want
 from headgate.core.locks.snapshot import LockOutcome, LockSnapshot
 from headgate.core.locks.tickets import Granted
 from headgate.core.tables.machine import Also
+from headgate.core.values.plurals import plural
 
 #: Why a lock is not held.
 LEASE_EXPIRED = "its lease expired"
@@ -206,6 +207,12 @@ def forget(snapshot: LockSnapshot, resource: str) -> LockOutcome[None]:
     if after.locks or after.queue:
         raise Refused(f"resource {resource!r} is held or has waiters; release it first")
     return replace(outcome, resources={**outcome.resources, resource: replace(after, known=False)})
+
+
+def forget_client(client: str, held: int) -> None:
+    """Refused while a client holds locks."""
+    if held:
+        raise Refused(f"client {client!r} holds {plural(held, 'lock')}; release them first")
 
 
 # ---------------------------------------------------------------- guards

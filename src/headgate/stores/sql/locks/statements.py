@@ -209,8 +209,3 @@ COUNT_CLIENT_LOCKS = Statement(
     "select count(*) from hg_lock where client = :name and (lease_until is null or lease_until > {now})",
 )
 READ_RESOURCES = Statement("Known resources.", "select uri from hg_resource where known = :known order by rkey")
-FORGET_RESOURCE = Statement(
-    "A resource that nobody holds or waits for is forgotten; its token stays.",
-    """update hg_resource set known = :unknown
-       where rkey = :rkey and known = :known and holders = 0 and waiting = 0""",
-)

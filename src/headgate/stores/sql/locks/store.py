@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headgate.calls.actor import actor
 from headgate.calls.deadlines import LOCK_CALLS, answered_in_time
-from headgate.core.errors import BadValue, LockLost, LockRefused, Refused, UnknownName
+from headgate.core.errors import BadValue, LockLost, LockRefused, UnknownName
 from headgate.core.filters import LockFilter
 from headgate.core.ledger.model import parse_chunk_resource
 from headgate.core.locks import work as lock_work
 from headgate.core.locks.draft import first_in_line
-from headgate.core.locks.model import Lock, Mode, Request, Waiter, resource_digest
+from headgate.core.locks.model import Lock, Mode, Request, Waiter
 from headgate.core.locks.parsing import check_lock_id
 from headgate.core.locks.snapshot import LockOutcome, LockSnapshot
 from headgate.core.locks.tickets import Granted, Ticket
 from headgate.core.locks.work import unknown_lock
-from headgate.core.values.plurals import plural
 from headgate.stores.sql.database.engine import Database, FastPath
 from headgate.stores.sql.database.facts import READ_TAG
 from headgate.stores.sql.database.moments import moment
@@ -202,9 +201,7 @@ class SqlLocks:
 
     def forget_client(self, client: str) -> None:
         def work(tx: Transaction) -> None:
-            held = tx.one(sql.COUNT_CLIENT_LOCKS, name=client)[0]
-            if held:
-                raise Refused(f"client {client!r} holds {plural(held, 'lock')}; release them first")
+            lock_work.forget_client(client, tx.one(sql.COUNT_CLIENT_LOCKS, name=client)[0])
             if not tx.count(sql.DELETE_CLIENT, name=client):
                 raise UnknownName("client", client)
 
@@ -217,14 +214,8 @@ class SqlLocks:
         return sorted(row[0] for row in self._database.read(lambda tx: tx.all(sql.READ_RESOURCES, known=True)))
 
     def forget_resource(self, resource: str) -> None:
-        if self._forget(resource):
-            return
-        if resource not in self.resources():
-            raise UnknownName("resource", resource)
-        # Locks of dead holders count only until somebody looks.
-        self._wake(self._database.write(lambda tx: carry_out(tx, self.tag, [resource], lock_work.expire)))
-        if not self._forget(resource):
-            raise Refused(f"resource {resource!r} is held or has waiters; release it first")
+        unit = partial(lock_work.forget, resource=resource)
+        self._wake(self._database.write(lambda tx: carry_out(tx, self.tag, [resource], unit)))
 
     def faults(self) -> Sequence[Fault]:
         from headgate.stores.sql.faults import faults
@@ -241,10 +232,6 @@ class SqlLocks:
         """Stop listening for wake-ups. The database is closed by the module that opened it."""
         self.news.close()
         self._built.close()
-
-    def _forget(self, resource: str) -> bool:
-        key = resource_digest(resource)
-        return bool(self._database.write(lambda tx: tx.count(sql.FORGET_RESOURCE, rkey=key, known=True, unknown=False)))
 
     def _claim(self, lock_id: str) -> Lock | None:
         """What runs on a chunk, by the id that it is listed with."""

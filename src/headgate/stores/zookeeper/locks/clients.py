@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from headgate.core.errors import Refused, UnknownName
-from headgate.core.values.plurals import plural
+from headgate.core.errors import UnknownName
+from headgate.core.locks.work import forget_client
 from headgate.stores.zookeeper.ensemble.asking import catch_up, children, look, make, remove
 from headgate.stores.zookeeper.ensemble.clock import moment
 from headgate.stores.zookeeper.ensemble.session import ZkSessions
@@ -38,8 +38,6 @@ class Clients:
 
     def forget(self, client: str) -> None:
         """Make a client unknown. Refused while it holds a lock, UnknownName when there is none."""
-        held = self._questions.holds(client)
-        if held:
-            raise Refused(f"client {client!r} holds {plural(held, 'lock')}; release them first")
+        forget_client(client, self._questions.holds(client))
         if isinstance(self._sessions.base.ask(remove(self._tree.client(client)))[0], Exception):
             raise UnknownName("client", client)
