@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import JSONResponse
 
-from headgate.calls.actor import actor
 from headgate.core.errors import BadValue, LockLost, LockRefused, UnknownName
 from headgate.core.locks.model import Lock
 from headgate.core.locks.model import Request as LockRequest
 from headgate.core.locks.parsing import parse_lock_id
 from headgate.core.locks.tickets import Granted, Ticket
-from headgate.core.values.names import check_name, check_note, check_request_id
+from headgate.core.values.names import check_note
 from headgate.core.values.wire import plain
 from headgate.gate import Gate
 from headgate.http.access.auth import Caller
@@ -23,9 +23,9 @@ from headgate.http.waiters import obtaining
 from headgate.http.waiters.waiting import asked_to_wait
 from headgate.operations import locks
 from headgate.operations.declaring import Page
-from headgate.service.access.identity import new_request_id
-from headgate.service.checks import check_lease, check_span
+from headgate.service.checks import check_span
 from headgate.service.leases.clock import steady
+from headgate.service.locks.requests import checked_request
 from headgate.service.locks.waiting import PAUSE_SECONDS, waits_outside
 from headgate.service.locks.wants import check_wants
 
@@ -140,20 +140,12 @@ def request_of(
     wants = check_wants({str(resource): mode} if resources is None else resources, gate.locks.resource_limit)
     for want in wants:
         who.must_reach("lock:acquire", want.resource)
-    return LockRequest(
-        id=new_request_id() if request_id is None else check_request_id(request_id),
-        client=check_name("client", client),
-        wants=wants,
-        lease=check_lease(lease),
+    wanted = checked_request(
+        client, wants, lease=lease, reentrant=reentrant, note=note, request_id=request_id,
         lock_delay=max(check_span("lock_delay", lock_delay), gate.settings.seconds("lock_delay")),
-        reentrant=reentrant,
         owner=check_note("owner", owner)[:255] or who.by(),
-        note=check_note("note", note),
-        fresh=request_id is None,
-        outlives=True,
-        principal=who.principal,
-        override=actor().override,
-    )
+    )  # fmt: skip
+    return replace(wanted, outlives=True)
 
 
 def _waited_for(call: ApiCall, *, request_id: str, **asked: Any) -> LockRequest:

@@ -11,7 +11,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from headgate.calls.actor import actor
 from headgate.core.access.owners import LOCAL
 from headgate.core.access.principals import check_principal
 from headgate.core.errors import BadValue, HeadgateError, LockLost, LockRefused, Unavailable
@@ -26,10 +25,9 @@ from headgate.core.values.names import (
     check_name,
     check_note,
     check_reason,
-    check_request_id,
     check_resource,
 )  # fmt: skip
-from headgate.service.access.identity import new_request_id, owner
+from headgate.service.access.identity import owner
 from headgate.service.checks import check_lease, check_limit, check_seconds, check_span, check_token
 from headgate.service.guards.keeper import GuardKeeper
 from headgate.service.guards.kinds import GuardBusy
@@ -37,6 +35,7 @@ from headgate.service.guards.tending import GuardTending
 from headgate.service.leases.clock import steady
 from headgate.service.leases.renewal import LockHold
 from headgate.service.locks.obtaining import Obtained, Obtaining
+from headgate.service.locks.requests import checked_request
 from headgate.service.locks.steps import LockSteps
 from headgate.service.locks.undoing import leave as leave_undone
 from headgate.service.locks.undoing import undo_later
@@ -392,19 +391,10 @@ class Locks:
     def _request(
         self, client: str, resources: Wanted, lease: float | None, note: str, *, reentrant: bool, request_id: str | None
     ) -> Request:
-        return Request(
-            id=new_request_id() if request_id is None else check_request_id(request_id),
-            client=check_name("client", client),
-            wants=check_wants(resources, self.resource_limit),
-            lease=check_lease(lease),
-            lock_delay=self._lock_delay,
-            reentrant=bool(reentrant),
-            owner=owner(),
-            note=check_note("note", note),
-            fresh=request_id is None,
-            principal=actor().principal,
-            override=actor().override,
-        )
+        return checked_request(
+            client, check_wants(resources, self.resource_limit), lease=lease, lock_delay=self._lock_delay,
+            reentrant=bool(reentrant), note=note, owner=owner(), request_id=request_id,
+        )  # fmt: skip
 
     def _release(self, lock_id: str, token: int) -> None:
         self._store.release(lock_id, check_token(token))
