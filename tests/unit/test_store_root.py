@@ -29,7 +29,7 @@ def test_nothing_of_a_store_is_looked_up_by_name() -> None:
 def store_uses(text: str) -> Iterator[str]:
     """Attributes that are stores, or lead to one."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Attribute) and node.attr in {"store", "_store"}:
+        if isinstance(node, ast.Attribute) and node.attr in {"store", "_store", "root", "parts"}:
             yield ast.unparse(node)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 from headgate.calls.deadlines import within
 from headgate.core.errors import LockRefused, StoreUnavailable
@@ -124,11 +123,16 @@ class LockWait:
                 self._signs_off = steady() + SIGN_OF_LIFE_SECONDS
             return self._obtaining.take_turn(ticket) or SOON_SECONDS
         except GuardsBusy:
-            with suppress(StoreUnavailable):
-                self._store.keep_places([ticket])
-            return PAUSE_SECONDS
+            return self._keep_place(ticket)
         except StoreUnavailable as error:  # It may be back before the time to wait is over.
             return self._interrupted(error)
+
+    def _keep_place(self, ticket: Ticket) -> float:
+        try:
+            self._store.keep_places([ticket])
+        except StoreUnavailable as error:
+            return self._interrupted(error)
+        return PAUSE_SECONDS
 
     def _interrupted(self, error: StoreUnavailable) -> float:
         event("lock.wait_interrupted", client=self.request.client, why=str(error))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from headgate.core.errors import HeadgateError, StoreUnavailable
@@ -25,6 +24,7 @@ from headgate.stores.zookeeper.locks.records import HandOver, Holder, WaitNode, 
 from headgate.stores.zookeeper.locks.transitions import Transitions
 from headgate.stores.zookeeper.locks.views import View, supposed_view
 from headgate.stores.zookeeper.tree import Tree, name_of
+from headgate.telemetry import event
 
 #: Seconds to wait for a grant to be handed over before the blockers are read.
 HAND_OVER_SECONDS = 0.2
@@ -229,8 +229,12 @@ class WaitQueue:
         def run() -> None:
             time.sleep(LOST_SECONDS)
             if not session.closed:
-                with suppress(HeadgateError):
+                try:
                     work()
+                except StoreUnavailable as error:  # The withdrawal has scheduled another try.
+                    event("lock.undone_later", why=str(error))
+                except HeadgateError as error:
+                    event("lock.not_undone", why=str(error))
 
         session.on_return(run)
 
