@@ -68,6 +68,8 @@ Index("hg_history_at", history.c.at).ddl_if(dialect="sqlite")
 Index("hg_history_id", history.c.id).ddl_if(callable_=all_but("sqlite"))
 domain = DDL(KNOWN_DOMAIN).execute_if(dialect="postgresql")  # type: ignore[no-untyped-call]
 event.listen(history, "before_create", domain)
+undo = DDL("drop domain if exists hg_known_event").execute_if(dialect="postgresql")  # type: ignore[no-untyped-call]
+event.listen(history, "after_drop", undo)
 for database, drop in (
     ("postgresql", "constraint hg_history_pkey"),
     ("mysql", "primary key"),
