@@ -45,6 +45,21 @@ def test_a_command_lists_the_data_ids_that_it_made(pipeline: Headgate) -> None:
     assert rows(pipeline, "reports") == {"1": ("READY", "")}
 
 
+def test_a_chunk_that_was_made_of_a_part_that_is_no_longer_listed_says_how_to_remove_it(pipeline: Headgate) -> None:
+    more = '[dataset.aligned]\n[job.align]\ninputs = ["lane-files"]\noutputs = ["aligned"]\n'
+    (pipeline.folder / "pipeline.toml").write_text(PIPELINE + more)
+    assert pipeline("define", "pipeline.toml").code == 0
+    assert run(pipeline, LIST, "--dataid", "1").code == 0
+    assert pipeline("job", "run", "align", "--loop", "--", "true").code == 0
+    assert pipeline("job", "resubmit", "split", "1", "--downstream", "--reason", "x").code == 0
+    assert run(pipeline, 'echo a >"$HEADGATE_OUTPUT_IDS_FILE"').code == 0
+    explained = pipeline("job", "explain", "align", "b")
+    assert "made from 1, which no longer lists it" in explained.out
+    assert "to remove what it made: headgate job forget align b --reason why" in explained.err
+    assert pipeline("job", "forget", "align", "b", "--reason", "x").code == 0
+    assert rows(pipeline, "aligned") == {"a": ("RESUBMIT", "x")}
+
+
 @pytest.mark.parametrize(
     ("script", "why"),
     [("true", "the command did not write the data ids of lane-files to $HEADGATE_OUTPUT_LANE_FILES_IDS_FILE"),

@@ -165,6 +165,7 @@ def heartbeat(console: Console, job_name: str, dataid: str, token: int, lease: f
 @common
 def explain(console: Console, job_name: str, dataid: str) -> None:
     """Explain whether JOB can claim a chunk: every condition with its answer."""
+    from headgate.core.ledger.parts import is_left_out
     from headgate.core.ledger.sources import lacks_late
 
     verdict = console.ask(lambda gate: gate.ledger.explain(job_name, dataid))
@@ -176,6 +177,8 @@ def explain(console: Console, job_name: str, dataid: str) -> None:
         console.say(f"what it wrote: {console.command('job', 'logs', job_name, dataid)}")
     if any(row.status == HOLD for row in own):
         console.say(f"to release it: {console.command('job', 'unhold', job_name, dataid)}")
+    if own and any(each.row and is_left_out(each.row) for each in verdict.conditions):
+        console.say(f"to remove what it made: {console.command('job', 'forget', job_name, dataid, '--reason', 'why')}")
 
 
 @job.command("plan", short_help="Show which chunks run next, and what blocks the others.")

@@ -10,6 +10,8 @@ from headgate.core.ledger.model import EXTERNAL, HOLD, LIST_EVENT, READY, RUNNIN
 from headgate.core.ledger.rules import ABSENT
 from headgate.core.values.words import suggestion
 
+#: How the message of a part ends that the last success left out.
+_LEFT_OUT = "which no longer lists it"
 #: Data ids by dataset, as a worker lists them.
 Listed = Mapping[str, Sequence[str]]
 
@@ -42,6 +44,11 @@ def part_status(part: Part | None) -> str:
 def part_listed(part: Part | None) -> bool:
     """Whether there is a part that the last success listed: only then jobs wait for it."""
     return part is not None and part.listed
+
+
+def is_left_out(row: Row) -> bool:
+    """Whether a row is that of a part which the last success left out."""
+    return row.status == HOLD and row.message.endswith(_LEFT_OUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,7 @@ def listing(parts: Sequence[Part], listed: Listed, job: str, source: str, token:
             row = replace(part.row, status=READY, former="", token=token, message=f"made from {source}")
             yield Part(replace(row, lease=None, expires_in=None))
         elif part.listed:
-            row = replace(part.row, status=HOLD, former="", message=f"made from {source}, which no longer lists it")
+            row = replace(part.row, status=HOLD, former="", message=f"made from {source}, {_LEFT_OUT}")
             yield Part(replace(row, lease=None, expires_in=None), listed=False)
         else:
             yield part
