@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate import ClaimLost, Gate
+from headgate import ClaimLost, ClaimRefused, Gate
 from headgate.service.ledger.use_cases import Ledger
 from tests.conftest import SQL_STORES
 from tests.contract.ledger_steps import WHY, claimed, hurry, next_id, status_of, told
@@ -214,3 +214,13 @@ def test_the_limit_of_a_claim_is_that_of_who_claims(
     assert [each.text for each in low.explain("make", dataid).blockers] == [told]
     assert dataid in [verdict.dataid for verdict in low.plan("make").blocked]
     assert claimed(high, "make").inputs["parts"].dataids == tuple(there)
+
+
+@ALL
+def test_a_job_that_makes_nothing_and_has_nothing_to_read_is_explained(gate: Gate) -> None:
+    ledger = merging(gate)
+    ledger.define_job("count", inputs=["lanes"], maps={"lanes": {"kind": "all"}})
+    assert "it has no data ids yet" in ledger.explain("count", "x").sentence()
+    assert ledger.plan("count").next == ()
+    with pytest.raises(ClaimRefused, match="it has no data ids yet"):
+        ledger.claim("count", "x")

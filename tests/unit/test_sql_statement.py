@@ -14,6 +14,7 @@ from headgate.stores.sql.dialects.postgresql import dialect as postgresql
 from headgate.stores.sql.dialects.postgresql import ledger as postgresql_ledger
 from headgate.stores.sql.dialects.sqlite import dialect as sqlite
 from headgate.stores.sql.dialects.sqlite import ledger as sqlite_ledger
+from headgate.stores.sql.ledger import mapping_statements, part_statements
 from headgate.stores.sql.ledger import statements as ledger_statements
 from headgate.stores.sql.locks import statements as lock_statements
 
@@ -23,6 +24,8 @@ STATEMENTS = [
     for module in (
         lock_statements,
         ledger_statements,
+        mapping_statements,
+        part_statements,
         sqlite,
         sqlite_ledger,
         postgresql,
@@ -39,6 +42,10 @@ def test_a_list_is_written_out_as_single_parameters() -> None:
     text, flat = spread("select * from t where k in (:keys*) and n = :n", {"keys": [b"a", b"b"], "n": 5})
     assert text == "select * from t where k in (:keys_0, :keys_1) and n = :n"
     assert flat == {"keys_0": b"a", "keys_1": b"b", "n": 5}
+
+
+def test_nothing_is_in_an_empty_list() -> None:
+    assert spread("k in (:keys*) and n = :n", {"keys": [], "n": 5}) == ("k in (null) and n = :n", {"n": 5})
 
 
 def test_a_cast_is_not_a_parameter() -> None:

@@ -33,7 +33,9 @@ class Statement:
 
 
 def spread(text: str, params: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-    """Write each list parameter out as single ones: `:keys*` becomes `:keys_0, :keys_1`."""
+    """Write each list parameter out as single ones: `:keys*` becomes `:keys_0, :keys_1`. Nothing is in an empty one,
+    which MariaDB does not take.
+    """
     flat: dict[str, object] = {}
 
     def write_out(match: re.Match[str]) -> str:
@@ -44,7 +46,7 @@ def spread(text: str, params: Mapping[str, object]) -> tuple[str, dict[str, obje
         values = cast("Sequence[object]", params[name])
         names = [f"{name}_{index}" for index in range(len(values))]
         flat.update(zip(names, values, strict=True))
-        return ", ".join(f":{each}" for each in names)
+        return ", ".join(f":{each}" for each in names) or "null"
 
     return _PARAMETER.sub(write_out, text), flat
 
