@@ -1,5 +1,6 @@
 """Expectations: what is late and why, one incident each, and who judges; on every store that keeps a ledger."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,8 @@ LONG, SHORT = 600.0, 0.05
 #: Days of a month that is over.
 DAYS = [f"2026-02-{day:02}" for day in range(1, 29)]
 FEBRUARY: dict[str, Any] = {"ids": DAYS, "from": "2026-03-01"}
+DEFINED_BEFORE = Statement("It was defined before all that.", "update hg_expectation set defined = 0")
+ALL_BEFORE = Statement("All that happened so far was before it was late.", "update hg_history set at = 0")
 EXPIRE_TURN = Statement("The judge died.", "update hg_turn set lease_until = {now} - 1")
 
 
@@ -43,6 +46,17 @@ def pipeline(gate: Gate, **expects: Any) -> Ledger:
     monthly = {"kind": "period", "period": "month", "format": "%Y-%m-%d"}
     ledger.define_job("monthly", inputs=["days"], outputs=["months"], maps={"days": monthly})
     return ledger
+
+
+def delivery(gate: Gate) -> Callable[[int], None]:
+    """Delivers a file of raw/1, of so many bytes."""
+    watches = behind(gate).watches
+    token = watches.take_turn(Sighting("raw", "/data/in", "{x}.csv", "one", LONG, 2.0, None, looked=True)).token or 0
+
+    def deliver(size: int) -> None:
+        watches.land("raw", token, [Parcel("1", (FileMark("1.csv", size, 1),))], OnChange.NOTE)
+
+    return deliver
 
 
 def listed(*dataids: str) -> dict[str, Any]:
@@ -92,6 +106,28 @@ def test_a_chunk_that_was_ready_in_time_is_not_late_when_it_is_made_again(gate: 
     judge(gate)
     assert gate.incidents.list(closed=True) == []
     assert late(gate) == []
+
+
+@pytest.mark.parametrize("end", ["READY", "RESUBMIT", "RUNNING"])
+def test_the_history_says_that_a_chunk_was_ready_in_time_although_it_was_made_again_unjudged(
+    gate: Gate, end: str
+) -> None:
+    """The judge was away from before the deadline until after the chunk was made again."""
+    ledger = pipeline(gate, raw=listed("1"), days=listed("1", "2"))
+    deliver = delivery(gate)
+    deliver(1)
+    ledger.success(claimed(ledger, "clean"))
+    database(gate).write(lambda tx: tx.run(DEFINED_BEFORE))
+    database(gate).write(lambda tx: tx.run(ALL_BEFORE))
+    deliver(2)
+    ledger.resubmit("clean", "1", reason=WHY)
+    if end != "RESUBMIT":
+        claim = claimed(ledger, "clean")
+        if end == "READY":
+            ledger.success(claim)
+    judge(gate)
+    assert [each.subject for each in gate.incidents.list(closed=True)] == ["days/2"]
+    assert late(gate) == ["days/2"]
 
 
 def test_a_deadline_in_the_future_is_waited_for(gate: Gate) -> None:
@@ -259,8 +295,7 @@ def test_one_judges_and_another_takes_over_when_it_dies_or_ends(gate: Gate) -> N
 def test_data_that_came_late_while_nobody_judged_is_recorded_all_the_same(gate: Gate) -> None:
     ledger = pipeline(gate, raw=listed("1"))
     ledger.publish("raw", ["1"])
-    ago = Statement("It was defined a day before all that.", "update hg_expectation set defined = 0")
-    database(gate).write(lambda tx: tx.run(ago))
+    database(gate).write(lambda tx: tx.run(DEFINED_BEFORE))
     judge(gate)
     (found,) = gate.incidents.list(closed=True)
     assert (found.state, found.closed_by, found.count) == ("closed", "arrival", 1)

@@ -48,6 +48,13 @@ READ_STANDING = Statement(
     """select dataid, status, since from hg_chunk
        where dataset_id = :dataset and dataid in (:dataids*) and kind = 'OUTPUT'""",
 )
+READ_STATE_AT = Statement(
+    "What a chunk was at a moment, by the history of the job that makes it; 0: it is made elsewhere.",
+    """select state_after from hg_history
+       where subject = :dataid and at <= :at and noun = 'chunk' and job_id = :job
+         and (:job <> 0 or dataset_id = :dataset) and state_after <> ''
+       order by at desc, id desc limit 1""",
+)
 READ_LATE_OF = Statement(
     "Which of these data ids are late already.",
     "select dataid from hg_late where dataset_id = :dataset and dataid in (:dataids*)",

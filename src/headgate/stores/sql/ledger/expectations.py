@@ -139,6 +139,8 @@ class _Judge:
             status, since = standing.get(each.dataid, (ABSENT, 0))
             if each.dataid in known:
                 self._tx.run(sql.STILL_LATE, **times)
+            elif since > due and self._state_at(due, job, dataset, each.dataid) == READY:
+                continue  # It is made again, or was: nobody judged between both.
             elif status != READY:
                 self._tx.run(sql.ADD_LATE, **times, job=job)
                 self._open(job, name, each, self._reasons.of(name, each.dataid).text)
@@ -149,6 +151,11 @@ class _Judge:
                 _close(self._tx, job, [late_subject(name, each.dataid)], ARRIVED)
                 count += 1
         return count
+
+    def _state_at(self, at: int, job: int, dataset: int, dataid: str) -> str:
+        """What a chunk was at a moment; empty: the history does not go back so far."""
+        found = self._tx.one(sql.READ_STATE_AT, at=at, job=job, dataset=dataset, dataid=dataid)
+        return "" if found is None else str(found[0])
 
     def _known(self, dataset: int, dataids: Sequence[str]) -> set[str]:
         rows = self._tx.all(sql.READ_LATE_OF, dataset=dataset, dataids=dataids) if dataids else []
