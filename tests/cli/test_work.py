@@ -167,6 +167,7 @@ def test_words_of_the_shell_are_commands(headgate: Headgate, text: str) -> None:
         ("timeout = 'soon'", "line 10, is not a duration"),
         ("timeout = 0", "must be more than 0 seconds"),
         ("key_file = 3", "is not the path of a file"),
+        ("recur = '90 days'", "recur '90 days' of job clean in pipeline.toml, line 10, is not a duration"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_its_line(headgate: Headgate, line: str, why: str) -> None:

@@ -194,6 +194,7 @@ def test_a_split_needs_what_the_list_has_of_it() -> None:
         ({"every": "day", "cron": "0 6 * * *", "from": "2026-01-01"}, "every and cron"),
         ({"every": "day"}, "has no from"),
         ({**DAILY, "from": "2026-1-1"}, "2026-01-01T06:00"),
+        ({"every": "week", "from": "2026-1"}, "write 2026-W01 or"),
         ({**DAILY, "from": datetime(2026, 1, 1, tzinfo=UTC)}, "without a zone"),
         ({**DAILY, "from": "0001-01-01"}, "1900"),
         ({**DAILY, "at": "6:00"}, "write 06:00"),
@@ -219,6 +220,21 @@ def test_a_split_needs_what_the_list_has_of_it() -> None:
 def test_a_mistake_is_named(keys: Any, why: str) -> None:
     with pytest.raises(BadValue, match=why):
         parse_expectation(keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "first"),
+    [
+        ({"every": "week", "from": "2026-W02"}, "2026-W02"),
+        ({"every": "quarter", "from": "2026-Q3"}, "2026-Q3"),
+        ({"every": "day", "format": "%Y%m%d", "from": "20260214"}, "20260214"),
+        ({"cron": "0 6 * * 1", "format": "%Y-%j", "from": "2026-005"}, "2026-005"),
+    ],
+)
+def test_the_first_data_id_may_be_written_as_data_ids_are(keys: Any, first: str) -> None:
+    found = parse_expectation(keys)
+    assert next(found.expected()).dataid == first
+    assert parse_expectation(found.to_document()) == found
 
 
 def test_a_day_may_be_a_date_and_defaults_are_written_out() -> None:

@@ -217,9 +217,10 @@ def _check_watch(file: Path, text: str, dataset: str, document: object) -> None:
 
 
 def _check_command(file: Path, text: str, job: str, body: Mapping[str, Any]) -> None:
-    """Refuse a command of this file with its line."""
+    """Refuse a command, and how often it is done again, with the line in this file."""
     try:
         parse_command(job, body)
+        parse_recur(body.get("recur", 0))
     except BadValue as error:
         line = _line_within(text, ("job", job), error.what)
         raise BadValue(error.what, error.value, f"of job {job} in {file.name}, line {line}, {error.why}") from error

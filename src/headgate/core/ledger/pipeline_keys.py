@@ -73,7 +73,7 @@ EXPECT = (
         "text",
         "",
         "Instead of `every`: a cron expression of five fields. One data id is expected for each time that it matches; "
-        "times that make the same data id count once, as the first of them.",
+        "times that make the same data id count once, as the first of them. For several data ids a day, set `format`.",
     ),
     Key("ids", "list of texts", "", "Instead of `every`: these data ids, all at the same time."),
     Key(
@@ -95,8 +95,8 @@ EXPECT = (
         "from",
         "text or date",
         "",
-        "Required. The first data id that is expected, as the time that it names: `2026-01-01`. `ids`: the day on "
-        "which they are expected.",
+        "Required. The first data id that is expected, as the time that it names (`2026-01-01`), or as it is written "
+        "(`2026-W01`). `ids`: the day on which they are expected.",
     ),
     Key(
         "format",

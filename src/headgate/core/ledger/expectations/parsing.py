@@ -28,6 +28,8 @@ UNITS = tuple(map(str, Unit))
 MOST_IDS = 10_000
 LONGEST_GRACE = LONGEST_OFFSET = 400.0 * DAY
 FIRST_YEAR, LAST_YEAR = 1900, 9000
+#: In messages.
+EXAMPLE = datetime(2026, 1, 1)
 _AT = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 _FROM = ("%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%dT%H", "%Y-%m-%dT%H:%M")
 
@@ -71,8 +73,9 @@ class _WrittenExpectation:
         every, cron, ids = self._every(), self._cron(), self._ids()
         form = "" if ids else self._format(every)
         found = Expectation(
-            self._from(), every, cron, ids, self._at(every), self._zone(every), self._seconds("grace", LONGEST_GRACE),
-            form, self._seconds("id_offset", LONGEST_OFFSET, least=-LONGEST_OFFSET),
+            self._from(form), every, cron, ids, self._at(every), self._zone(every),
+            self._seconds("grace", LONGEST_GRACE), form,
+            self._seconds("id_offset", LONGEST_OFFSET, least=-LONGEST_OFFSET),
         )  # fmt: skip
         if next(found.expected(), None) is None:
             raise self.bad("cron", "never matches")
@@ -151,18 +154,21 @@ class _WrittenExpectation:
             raise self.bad(name, f"is not a time from {low} to {most / DAY:g} days; write 90m, 2h or 1d")
         return float(found)
 
-    def _from(self) -> datetime:
+    def _from(self, form: str) -> datetime:
+        """The time that `from` names: a day or time, or a data id in the format of the others."""
         value = self.given["from"]
         if isinstance(value, date) and not isinstance(value, datetime):
             value = value.isoformat()
         if isinstance(value, datetime):
             value = "" if value.tzinfo else value.isoformat(timespec="minutes")
-        found = (
-            next(filter(None, (_read_time(value, form) for form in _FROM)), None) if isinstance(value, str) else None
-        )
+        found = None
+        if isinstance(value, str):
+            found = next(filter(None, (_read_time(value, each) for each in _FROM)), None)
+            found = stamp_format(form).read(value) if found is None and form else found
         if found is None or not FIRST_YEAR <= found.year <= LAST_YEAR:
             why = f"is not a day or time of the years {FIRST_YEAR} to {LAST_YEAR} without a zone"
-            raise self.bad("from", f"{why}; write 2026-01-01 or 2026-01-01T06:00")
+            example = stamp_format(form).write(EXAMPLE) if form else f"{EXAMPLE:%Y-%m-%d}"
+            raise self.bad("from", f"{why}; write {example} or {EXAMPLE:%Y-%m-%dT06:00}")
         return found
 
     def _format(self, every: Unit | None) -> str:
