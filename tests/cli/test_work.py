@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -189,6 +190,19 @@ def test_a_job_that_is_not_defined_is_named_with_what_to_do(headgate: Headgate) 
     (headgate.folder / "pipeline.toml").write_text(CHAIN.format(clean='"true"', sum='"true"', more=""))
     done = headgate("work")
     assert (done.code, "headgate define pipeline.toml" in done.err, done.err.count("\n")) == (2, True, 1)
+
+
+def test_commands_are_read_from_a_regular_file(headgate: Headgate) -> None:
+    os.mkfifo(headgate.folder / "pipe.toml")
+    for name in ("pipe.toml", "/dev/null"):
+        done = headgate("work", "-f", name)
+        assert (done.code, "is not a regular file" in done.err) == (2, True), done.err
+
+
+def test_forever_and_until_done_exclude_each_other(headgate: Headgate) -> None:
+    chain(headgate)
+    done = headgate("work", "--forever", "--until-done")
+    assert (done.code, "choose one" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])

@@ -82,6 +82,8 @@ def work(
     from headgate.cli.ledger.job_loop import Until
     from headgate.cli.ledger.work_files import read_work_file
 
+    if forever and until_done:
+        raise click.UsageError("--forever waits for more work, and --until-done ends when all is done; choose one")
     until = Until.STOPPED if forever else Until.DONE if until_done else Until.IDLE
     silent = not output and console.settings.log_keep > 0
     return _work_through(console, file, read_work_file(file, names), until, until_eof=until_eof, silent=silent, **how)

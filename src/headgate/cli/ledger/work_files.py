@@ -102,9 +102,12 @@ def _remedy(path: Path) -> str:
 def _trusted_content(path: Path) -> bytes:
     """The content of a file that only its user, or root, can change."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # A named pipe that nobody writes would be waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
+                raise BadValue("pipeline file", str(path), "is not a regular file; commands run in the folder of one")
             place = next((each for each in (path, path.resolve()) if distrust(each)), path)
             why = distrust(place)
             if not why and mode & stat.S_IWGRP:
