@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headgate.cli.ledger.job_loop import INTERRUPTED, ChunkEnd
-from headgate.cli.terminal.progress import per_second
+from headgate.cli.terminal.progress import shown_rate
 from headgate.cli.terminal.talk import talk
 from headgate.core.values.durations import in_words
 from headgate.service.ledger.questions import LEFT_MOST
@@ -98,4 +98,4 @@ class LoopProgress:
         more = "+" if self._left == LEFT_MOST else ""
         waiting = "" if left is None else f", {left:,}{more} left"
         time_left = f", {in_words(left / rate)} to go" if left and not more else ""
-        return f"{self.done:,} done, {self.failed:,} failed{stopped}{waiting}, {per_second(rate)}{time_left}"
+        return f"{self.done:,} done, {self.failed:,} failed{stopped}{waiting}, {shown_rate(rate)}{time_left}"

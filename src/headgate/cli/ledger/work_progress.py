@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.cli.ledger.job_loop import AWAY, INTERRUPTED, WORKED, ChunkEnd
 from headgate.cli.terminal.output import aligned, say, shown
-from headgate.cli.terminal.progress import per_second
+from headgate.cli.terminal.progress import shown_rate
 from headgate.cli.terminal.talk import talk
 from headgate.core.values.durations import in_words
 from headgate.core.values.plurals import plural
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 #: The table is drawn no more often than this, and lines are written no more often.
 DRAWN_SECONDS, TOLD_SECONDS = 0.2, 10.0
-#: A rate is that of the last minute.
-RATE_SECONDS = 60.0
+#: A rate is that of the last minute, or of the last chunks where they take longer.
+RATE_SECONDS, RATE_CHUNKS = 60.0, 10
+#: A job of which nothing ran for this long starts again.
+IDLE_SECONDS = 5.0
 #: Failed chunks that are named at the end, at most.
 MOST_NAMED = 3
 #: Erases the lines of the table, above the cursor.
@@ -45,6 +47,7 @@ OUTCOMES = {INTERRUPTED: "interrupted", AWAY: "unreported"}
 class _JobFigures:
     """What was done of one job here, and how much is left."""
 
+    #: When what the rate counts began.
     begun: float
     done: int = 0
     failed: int = 0
@@ -54,15 +57,26 @@ class _JobFigures:
     #: Chunks done since that was counted.
     done_since: int = 0
     paused: str = ""
-    #: When chunks ended, in the last minute.
+    #: When chunks ended, as far as the rate needs it.
     ends: deque[float] = field(default_factory=deque)
+
+    def begin(self) -> None:
+        """A chunk begins: after a pause, what was before it says nothing of the rate."""
+        now = time.monotonic()
+        if not self.running and (not self.ends or now > self.ends[-1] + IDLE_SECONDS):
+            self.begun = now
+            self.ends.clear()
+        self.running += 1
 
     @property
     def rate(self) -> float:
+        """Chunks per second; 0: none has ended yet, or lately."""
         now = time.monotonic()
-        while self.ends and self.ends[0] < now - RATE_SECONDS:
-            self.ends.popleft()
-        return len(self.ends) / max(min(now - self.begun, RATE_SECONDS), 0.001)
+        while len(self.ends) > RATE_CHUNKS and self.ends[0] < now - RATE_SECONDS:
+            self.begun = self.ends.popleft()
+        if not self.ends or (not self.running and self.ends[-1] < now - RATE_SECONDS):
+            return 0.0
+        return len(self.ends) / max(now - self.begun, 0.001)
 
     @property
     def still_left(self) -> int | None:
@@ -97,7 +111,7 @@ class WorkProgress:
 
     def claimed(self, job: str) -> None:
         """A chunk of the job runs."""
-        self._jobs[job].running += 1
+        self._jobs[job].begin()
 
     def ended(self, end: ChunkEnd) -> None:
         """A chunk is done, failed or interrupted."""
@@ -229,7 +243,7 @@ def _left(figures: _JobFigures) -> str:
 
 
 def _row(name: str, figures: _JobFigures) -> tuple[str, ...]:
-    rate = per_second(figures.rate) if figures.ends else ""
+    rate = shown_rate(figures.rate) if figures.rate else ""
     counts = (f"{figures.done:,}", f"{figures.failed:,}", f"{figures.running:,}", _left(figures), rate)
     return (name, *counts, "paused" if figures.paused else figures.time_left())
 
@@ -238,7 +252,7 @@ def _sentence(figures: _JobFigures) -> str:
     parts = [f"{figures.done:,} done", f"{figures.failed:,} failed"]
     parts += [f"{figures.interrupted:,} interrupted"] if figures.interrupted else []
     parts += [f"{_left(figures)} left"] if figures.left is not None else []
-    parts += [per_second(figures.rate)] if figures.ends else []
+    parts += [shown_rate(figures.rate)] if figures.rate else []
     time_left = figures.time_left()
     return ", ".join(parts) + (f", {time_left} to go" if time_left else "")
 

@@ -22,6 +22,10 @@ DRAWN_SECONDS, TOLD_SECONDS = 0.1, 5.0
 PATIENCE_SECONDS = 1.0
 
 
+#: Units of rates, each with its seconds.
+UNITS = (("s", 1), ("min", 60), ("h", 3600))
+
+
 class ProgressEstimate:
     """How much is done, how fast, and how long the rest takes."""
 
@@ -36,12 +40,15 @@ class ProgressEstimate:
         of = "" if self._total is None else f" of {self._total:,}"
         percent = f" ({100 * done // self._total}%)" if self._total else ""
         left = "" if self._total is None or not rate else f", {in_words(max(self._total - done, 0) / rate)} left"
-        return f"{done:,}{of}{self._unit}{percent}, {per_second(rate)}{left}"
+        return f"{done:,}{of}{self._unit}{percent}, {shown_rate(rate)}{left}"
 
 
-def per_second(rate: float) -> str:
-    """A rate for people: slow ones with a decimal."""
-    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s"
+def shown_rate(rate: float) -> str:
+    """A rate for people: slow ones with a decimal, by the minute or by the hour."""
+    if rate >= 10:
+        return f"{rate:,.0f}/s"
+    number, unit = next((rate * length, unit) for unit, length in UNITS if rate * length >= 0.1 or unit == "h")
+    return f"{number:.1f}/{unit}"
 
 
 class StatusLine:
