@@ -163,6 +163,14 @@ def test_a_folder_that_is_none_is_reported(tmp_path: Path) -> None:
     assert codes(findings(tmp_path / "file")) == {"", "E003", "E063"}
 
 
+def test_a_file_that_no_inventory_lists_is_reported_once(tmp_path: Path) -> None:
+    root = Maker().make(tmp_path / "object")
+    (root / "v1/content/stray").write_bytes(b"")
+    assert [(each.code, each.path, each.why) for each in findings(root)] == [
+        ("E023", "v1/content/stray", "it is not in the manifest of inventory.json")
+    ]
+
+
 def test_names_that_are_not_utf_8_are_reported(tmp_path: Path) -> None:
     root = Maker().make(tmp_path / "object")
     (root / os.fsdecode(b"v1/content/\xff.txt")).write_bytes(b"")

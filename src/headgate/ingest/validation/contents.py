@@ -52,6 +52,7 @@ class Expected:
             for found in (self._current, self._priors.get(path.partition("/")[0])):
                 if found is not None and path not in found.content:
                     yield path, found.path
+                    break
 
     def _add(self, path: str, wanted: Wanted) -> None:
         if path in self.paths:
