@@ -22,7 +22,7 @@ from headgate.stores.zookeeper.queue.commits import Commits
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
 from headgate.stores.zookeeper.queue.records import MADE, ItemNodes
 from headgate.stores.zookeeper.queue.taking import Taking
-from headgate.stores.zookeeper.queue.tree import QueueTree, encode, made_content
+from headgate.stores.zookeeper.queue.tree import QueueTree, Spread, encode, made_content
 from headgate.stores.zookeeper.tree import name_of
 
 #: Jobs that are made in one multi.
@@ -69,7 +69,7 @@ class Making:
 
     def _batch_ops(self, batch: Batch, uuid_of_batch: str) -> list[Op]:
         tree, path, submission = self._tree, self._tree.item(batch.id), batch.submission
-        spread = tree.submission(submission, uuid_of_batch)
+        spread = self._spread(submission, uuid_of_batch)
         content = spread.nodes["submission"]
         ops = [
             Op("make", f"{path}/submission", encode(content)),
@@ -81,6 +81,16 @@ class Making:
         if other_name := tree.uuid(content):
             ops.append(Op("make", other_name, batch.id.encode()))
         return ops
+
+    def _spread(self, submission: Submission, uuid_of_batch: str) -> Spread:
+        """What the batch's nodes hold. A name of the submitter's own is not used where another batch has it."""
+        tree, said = self._tree, submission.metadata
+        spread = tree.submission(submission, uuid_of_batch)
+        name = tree.uuid(spread.nodes["submission"]) if "batch_id" in said else None
+        if name and self._sessions.base.ask(look(name))[0] is not None:
+            without = {key: value for key, value in said.items() if key != "batch_id"}
+            spread = tree.submission(replace(submission, metadata=without), uuid_of_batch)
+        return spread
 
     def _request_op(self, path: str, batch_id: str) -> Op:
         """Note which batch a request made. Its former one is gone: another program has removed it."""
@@ -212,6 +222,8 @@ class Making:
             if standing := self._questions.hold(hold.profile):
                 return ChangePlan([], standing)
             content = {"reason": hold.reason, "who": hold.who, "since": self._tree.time(self._commits.now())}
+            if self._tree.hold_note(hold.profile):  # The hold's own node may be named otherwise.
+                content["profile"] = hold.profile
             told = queue_work.record_hold(hold, actor())
             return ChangePlan(self._hold_ops(hold.profile, encode(content)), None, [told])
 

@@ -58,8 +58,9 @@ _TYPES = {"object_manifest": "manifest"}
 METADATA, STORE, INVENTORY = "metadata", "store", "inventory"
 #: Locks of objects: of a local id, and of the object by the state in which it is needed.
 _LOCAL_ID, _OBJECT_LOCKS = "localid", {STORING: "storage", RECORDING: "inventory"}
-#: What has the node of a lock in place of what a path cannot hold.
-_NOT_IN_NAMES = re.compile(":?/")
+#: What has the node of a lock in place of what a path cannot hold: as Merritt's, and what ZooKeeper refuses (it looks
+#: at UTF-16).
+_NOT_IN_NAMES = re.compile(":?/|[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 
 
 class MerrittTree(QueueTree):
@@ -119,17 +120,17 @@ class MerrittTree(QueueTree):
     @staticmethod
     def _local_ids(job: IngestJob) -> tuple[str, ...]:
         owner = job.configuration.get(OBJECT_OWNER)
-        names = [lock_name(f"{local}_{owner}") for local in job.identifiers.local] if owner else []
-        return tuple(sorted(f"{_LOCAL_ID}/{name}" for name in names if name.isprintable()))
+        names = {lock_name(f"{local}_{owner}") for local in job.identifiers.local} if owner else ()
+        return tuple(sorted(f"{_LOCAL_ID}/{name}" for name in names))
 
     @staticmethod
     def _of_object(job: IngestJob) -> tuple[str, ...]:
-        name = lock_name(job.identifiers.primary)
-        return tuple(f"{kind}/{name}" for kind in _OBJECT_LOCKS.values()) if name and name.isprintable() else ()
+        primary = job.identifiers.primary
+        return tuple(f"{kind}/{lock_name(primary)}" for kind in _OBJECT_LOCKS.values()) if primary else ()
 
     def uuid(self, submission: Mapping[str, Any]) -> str | None:
         name = submission.get("batchID")
-        return f"{self.uuids}/{name}" if name else None
+        return f"{self.uuids}/{lock_name(str(name))}" if name else None
 
     def word(self, state: str) -> str:
         if state in self.rules.batch.ends:
@@ -238,7 +239,8 @@ class MerrittTree(QueueTree):
 
 def lock_name(text: str) -> str:
     """What the node of a lock is called."""
-    return _NOT_IN_NAMES.sub("_", text)
+    name = _NOT_IN_NAMES.sub("_", text)
+    return name if name.strip(".") else "_"
 
 
 def _ours(content: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:

@@ -276,7 +276,8 @@ class ItemQuestions:
             since = self._tree.read_time(content["since"])
         except (Unreadable, KeyError):
             return Hold(profile, "", "")
-        return Hold(profile, str(content.get("reason", "")), str(content.get("who", "")), since)
+        name = str(content.get("profile", profile))
+        return Hold(name, str(content.get("reason", "")), str(content.get("who", "")), since)
 
 
 def ago(now: datetime, seconds: float) -> datetime:
