@@ -346,6 +346,14 @@ STRICTER: dict[str, tuple[str, Broken]] = {
             change={"versions": ({"a.txt": b"one"}, {"a.txt": b"one", "b.txt": b"two"})},
         ),
     ),
+    "E038": (
+        "Section 3.5.1: the type MUST be that of the declared version. ocfl-py itself makes others.",
+        Broken(
+            put("type", value="https://ocfl.io/1.1/spec/#inventory"),
+            only=2,
+            change={"specification": "1.0"},
+        ),
+    ),
     "E040": (
         "Section 3.5.1: head MUST be the newest version. ocfl-py does not compare it with the version's directory.",
         Broken(
