@@ -15,9 +15,7 @@ KNOWN = " or ".join(f"(noun = '{noun}' and {one_of('event', events)})" for noun,
 _PAIRS = tuple(f"{noun} {event}" for noun, events in EVENTS.items() for event in events)
 #: PostgreSQL parses and plans the conditions of a table again for each statement that writes there, which for this one
 #: took longer than the rest of the insert. It keeps the condition of a domain.
-_DOMAIN = f"create domain hg_known_event as text constraint hg_history_event check ({one_of('value', _PAIRS)})"
-#: It may be there already, in a schema that was left half made.
-KNOWN_DOMAIN = f"do $make$ begin {_DOMAIN}; exception when duplicate_object then null; end $make$"
+KNOWN_DOMAIN = f"create domain hg_known_event as text constraint hg_history_event check ({one_of('value', _PAIRS)})"
 IN_DOMAIN = "(noun || ' ' || event)::hg_known_event is not null"
 #: Few entries are of these nouns. A question about them says so in these words, by which the index is found.
 RARE = "noun not in ('lock', 'chunk')"
