@@ -124,3 +124,21 @@ def test_claims_one_after_the_other_read_nothing_more(gate: Gate, monkeypatch: p
         looks.append((len(asked), MAY_FIND.text in asked))
     assert looks[0][1], "a process does not know whether there is anything to do"
     assert looks[1:] == [(6, False)] * 3
+
+
+def test_a_change_is_seen_whichever_connection_looks(gate: Gate, file: Path) -> None:
+    """Each counts the changes that it noticed: two may have the same number before and after a change."""
+    store: Any = gate.store.locks
+    dialect = store._database.dialect
+    write = "insert into hg_client (name, since) values (?, 0)"
+    with closing(dialect.connect()) as one, closing(dialect.connect()) as another, closing(sqlite3.connect(file)) as by:
+        assert dialect.changed(one)
+        assert dialect.changed(another)
+        with by:
+            by.execute(write, ("ann",))
+        seen = dialect.changed(one)
+        assert dialect.changed(one) == seen
+        with by:
+            by.execute(write, ("ben",))
+        assert dialect.changed(another) != seen
+        assert dialect.changed(one) != seen

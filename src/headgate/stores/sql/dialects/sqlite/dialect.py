@@ -434,7 +434,7 @@ class Sqlite(Dialect):
         try:
             self.verify(connection)
             cursor.execute("pragma data_version")
-            return cursor.fetchone()
+            return connection, cursor.fetchone()  # Each connection has numbers of its own.
         except sqlite3.OperationalError:
             return object()  # Busy means that somebody writes right now: something changed.
 
