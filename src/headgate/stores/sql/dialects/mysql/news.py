@@ -68,8 +68,9 @@ class MysqlNews:
             flag = ask(connection, f"select get_lock({_FLAG}, 0)")[0]
             heard(0)
             heard(EVERYTHING)
-            waited = 0.0
-            while not stop.is_set() and not select.select([connection._sock], [], [], STOP_SECONDS)[0]:  # noqa: SLF001 - PyMySQL has no way to ask for it
+            waited, ear = 0.0, select.poll()  # Select knows no more than 1,024 descriptors.
+            ear.register(connection._sock, select.POLLIN)  # noqa: SLF001 - PyMySQL has no way to ask for it
+            while not stop.is_set() and not ear.poll(STOP_SECONDS * 1000):
                 waited += STOP_SECONDS
                 if waited >= CHECK_SECONDS:
                     waited = 0.0

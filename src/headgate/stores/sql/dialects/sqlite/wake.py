@@ -61,8 +61,10 @@ class WakeFolder:
         """Call `heard(number)` for each number that is sent to the channel, until `stop` is set."""
         with self._bind(channel) as receiver:
             heard(0)
+            arrivals = select.poll()  # Select knows no more than 1,024 descriptors.
+            arrivals.register(receiver, select.POLLIN)
             while not stop.is_set():
-                if select.select([receiver], [], [], LISTEN_SECONDS)[0]:
+                if arrivals.poll(LISTEN_SECONDS * 1000):
                     message = receiver.recv(LONGEST_MESSAGE)
                     if message.isdigit():
                         heard(int(message))
