@@ -5,11 +5,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import pytest
 
+import headgate
 import headgate.client
 from headgate import Gate
 from headgate.client.connection import ServiceConnection
@@ -34,8 +36,8 @@ from headgate.operations import (
     tokens,
     whole,
 )
-from headgate.operations.arguments import By, Count, Reason
-from headgate.operations.declaring import About, Declarations, Idempotency, Operation, Page
+from headgate.operations.arguments import USUAL, By, Count, Reason
+from headgate.operations.declaring import REQUIRED, About, Declarations, Idempotency, Operation, Page
 from tests.http.conftest import Tokens
 
 #: Every declaration.
@@ -161,6 +163,25 @@ def test_a_declaration_says_everything(operation: Operation) -> None:
     if operation.idempotency is Idempotency.REQUEST:
         assert operation.arguments["request_id"].place == "header"
     assert repeat_of(operation).recorded == (operation.idempotency not in (Idempotency.SAFE, Idempotency.ONCE))
+
+
+def defaults_of(gate: Gate, operation: Operation) -> dict[str, tuple[Any, Any]]:
+    """By argument: the default that is declared, and the one of the method that is called, where both have one."""
+    method: Any = gate
+    for part in operation.call.split("."):
+        method = getattr(method, part, None)
+    own = {} if method is None else signature(method).parameters
+    pairs = {name: (each.default, own[name].default) for name, each in operation.arguments.items() if name in own}
+    # None and () leave it to the service. A page has a length of its own.
+    unsaid = [REQUIRED, None, (), USUAL if operation.paged else None]
+    return {name: pair for name, pair in pairs.items() if not any(each in unsaid for each in pair)}
+
+
+def test_a_default_is_the_same_for_a_caller_of_the_library_and_of_the_service() -> None:
+    with headgate.connect("sqlite://") as gate:
+        found = {(each.call, name): pair for each in OPERATIONS for name, pair in defaults_of(gate, each).items()}
+    assert len(found) > 30
+    assert {place: pair for place, pair in found.items() if pair[0] != pair[1]} == {}
 
 
 def test_every_route_of_the_api_is_declared() -> None:
