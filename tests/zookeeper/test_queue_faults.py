@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import headgate
-from headgate import ForeignStore, Gate, StoreUnavailable, UnknownName
+from headgate import ForeignStore, Gate, StoreMisconfigured, StoreUnavailable, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.queue.model import Folder
 from headgate.service.queue.use_cases import Queue
@@ -269,3 +269,10 @@ def test_a_node_of_the_locks_that_is_gone_is_made_again(gate: Gate, raw: Any, ro
     assert gate.repair(fault, by="ann")
     assert gate.faults() == []
     gate.locks.release(gate.locks.acquire("ann", "a:b", "exclusive"))
+
+
+def test_waiting_without_the_folder_of_messages_is_refused(gate: Gate, raw: Any, root: str) -> None:
+    raw.delete(f"{root}/headgate/mail", recursive=True)
+    gate.locks.acquire("ann", "a:b", "exclusive")
+    with pytest.raises(StoreMisconfigured, match="headgate/mail is missing"):
+        gate.locks.acquire("ben", "a:b", "exclusive", wait=1)

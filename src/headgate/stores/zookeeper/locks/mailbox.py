@@ -13,9 +13,14 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType
 
+from headgate.core.errors import StoreMisconfigured
 from headgate.stores.zookeeper.ensemble.asking import keep, read
 from headgate.stores.zookeeper.ensemble.session import INTERRUPTIONS, ZkSession
+from headgate.stores.zookeeper.ensemble.tries import Tries
 from headgate.stores.zookeeper.locks.records import HandOver, read_message
+
+#: What to do about a node that every store has.
+REPAIR = "Make it again with: headgate doctor --repair"
 
 
 @dataclass(slots=True)
@@ -46,10 +51,19 @@ class Mailbox:
 
     def open(self) -> None:
         """Make it for the present session, and watch it, if that is not so already."""
-        while not self._seen.watched or self._seen.session != self._session.id:
+        if self._is_open:
+            return
+        tries = Tries(self._session.name)
+        while not self._is_open:
             with self._guard:
-                if not self._seen.watched or self._seen.session != self._session.id:
+                if not self._is_open:
                     self._open()
+            if not self._is_open:
+                tries.again("each of its sessions ended at once")
+
+    @property
+    def _is_open(self) -> bool:
+        return self._seen.watched and self._seen.session == self._session.id
 
     def _open(self) -> None:
         number = self._session.id
@@ -57,10 +71,13 @@ class Mailbox:
         self._seen = seen = _Seen(number, self._seen.version if self._seen.session == number else 0, watched=True)
         path = self._path(number)
         try:
-            _, answer = self._session.ask(keep(path), read(path, lambda event: self._changed(seen, event)))
+            made, answer = self._session.ask(keep(path), read(path, lambda event: self._changed(seen, event)))
         except BaseException:
             seen.watched = False
             raise
+        if isinstance(made, NoNodeError):
+            seen.watched = False
+            raise StoreMisconfigured(self._session.name, f"node {self._folder} is missing", REPAIR)
         if isinstance(answer, Exception):  # The session has just ended.
             seen.watched = False
         elif answer[1].version > seen.version:
