@@ -46,7 +46,7 @@ CASES: list[tuple[SourceSet, bool, str]] = [
     (source("x", [], {"kind": "all"}), False, "it has no data ids yet"),
     (
         source("b", ["a"], {"kind": "window", "before": 1, "need": "any"}), False,
-        "1 of 2 data ids are READY, at least 1 needed; missing b",
+        "1 of 2 data ids are READY, at least 1 needed, among them b; missing b",
     ),
 ]  # fmt: skip
 

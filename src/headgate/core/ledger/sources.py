@@ -111,7 +111,10 @@ class SourceSet:
         count, least = len(self.needed), self.map.least(len(self.needed))
         noun = str(self.map.unit or "data id")
         text = f"{count - len(self.missing)} of {plural(count, noun)} {'is' if count == 1 else 'are'} READY"
-        return text if self.map.need == NEED_ALL else f"{text}, at least {least} needed"
+        if self.map.need == NEED_ALL:
+            return text
+        itself = [each for each in self.map.required(self.dataid) if each in self.missing]
+        return f"{text}, at least {least} needed{f', among them {itself[0]}' if itself else ''}"
 
     def _named(self, dataids: Sequence[str]) -> str:
         """2026-10-04 (ERROR), 2026-10-09 and 3 more."""
