@@ -62,7 +62,12 @@ def test_each_attempt_has_its_log(pipeline: Headgate) -> None:
     assert pipeline("job", "logs", "clean", "1", "--attempt", "1").out == both
     nothing = pipeline("job", "logs", "clean", "2")
     assert (nothing.code, nothing.out) == (0, "")
-    assert "no log of clean 2: it wrote nothing, or none is kept" in nothing.err
+    assert "clean has not run 2; see: headgate job explain clean 2" in nothing.err
+    assert "clean has not run 2" in pipeline("job", "logs", "clean", "2", "--follow").err
+    third = pipeline("job", "logs", "clean", "1", "--attempt", "3")
+    assert "there is no attempt 3 of clean 1, which was tried 2 times" in third.err
+    silent = pipeline("job", "logs", "clean", "1", "--attempt", "2", "--stream", "stderr")
+    assert "no log of attempt 2 of clean 1: it wrote nothing, or none is kept" in silent.err
     assert pipeline("job", "logs", "no-such-job", "1").code == 2
 
 

@@ -59,14 +59,14 @@ def logs(
             _Follower(console, gate.ledger, job_name, dataid, stream).run(attempt)
             return
         found = gate.ledger.logs(job_name, dataid, attempt=attempt, stream=stream, limit=MOST_LISTED)
+        if not found and not console.as_json:
+            console.say(_nothing(console, gate.ledger, job_name, dataid, attempt))
     newest = _newest(found)
     if console.as_json:
         console.answer_list(plain(newest), str)
         return
     for each in newest:
         print_log(heading(each) if stream is None else "", each.text)
-    if not newest:
-        console.say(_nothing(console, job_name, dataid, attempt))
     others = sorted({each.attempt for each in found} - {each.attempt for each in newest})
     if others:
         console.say(f"attempts with a log: {', '.join(map(str, others))} (--attempt N)")
@@ -102,7 +102,7 @@ class _Follower:
                     break
             time.sleep(LOOK_SECONDS)
         if not self._printed:
-            self._console.say(_nothing(self._console, self._job, self._dataid, attempt))
+            self._console.say(_nothing(self._console, self._ledger, self._job, self._dataid, attempt))
 
     def _is_running(self) -> bool:
         return any(row.alive for row in self._ledger.status(job=self._job, dataid=self._dataid, status=RUNNING))
@@ -124,6 +124,13 @@ def _newest(found: Sequence[Log]) -> list[Log]:
     return [each for each in found if each.token == found[0].token]
 
 
-def _nothing(console: Console, job: str, dataid: str, attempt: int | None) -> str:
+def _nothing(console: Console, ledger: Ledger, job: str, dataid: str, attempt: int | None) -> str:
+    """Why there is no log."""
+    tried = max((row.attempt for row in ledger.status(job=job, dataid=dataid)), default=0)
+    if not tried:
+        return f"{job} has not run {dataid}; see: {console.command('job', 'explain', job, dataid)}"
+    if attempt and attempt > tried:
+        times = "once" if tried == 1 else f"{tried} times"
+        return f"there is no attempt {attempt} of {job} {dataid}, which was tried {times}"
     which = f"attempt {attempt} of " if attempt else ""
     return f"no log of {which}{job} {dataid}: it wrote nothing, or none is kept; see: {console.command('settings')}"
