@@ -305,6 +305,20 @@ def test_a_month_that_was_made_without_a_late_day_says_how_to_make_it_again(head
     assert "to run it again: headgate job resubmit monthly 2026-02 --reason why" in done.err
 
 
+def test_data_ids_are_closed_by_name_and_in_ranges(headgate: Headgate) -> None:
+    write(headgate.folder, MONTHLY.replace('unit = "day"', 'format = "%Y-%m-%d"'))
+    headgate("define", "pipeline.toml")
+    headgate("data", "publish", "days", "2026-01-05", "2026-02-06")
+    assert headgate("job", "close", "monthly", "2026-01").out == "closed  monthly 2026-01\n"
+    assert headgate("job", "close", "monthly", "2026-01").out == "closed already  monthly 2026-01\n"
+    assert headgate("job", "close", "monthly", "2026-01..2026-03").out == "closed  3 data ids of monthly (1 already)\n"
+    assert headgate("job", "run", "monthly", "--loop", "--", "true").code == 0
+    items = headgate("job", "close", "monthly", "2026-02", "2026-03", "--reopen", "--json").json["items"]
+    assert items[0] == {"job": "monthly", "dataid": "2026-02", "closed": False, "changed": True}
+    wrong = headgate("job", "close", "monthly", "2026-13")
+    assert (wrong.code, "does not name a month" in wrong.err) == (2, True)
+
+
 def test_the_grid_shows_how_much_of_a_month_is_there(headgate: Headgate, tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text(MONTHLY, encoding="utf-8")
     assert headgate("define", "m.toml").code == 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headgate.cli.ledger.claim_files import read_ids
-from headgate.cli.ledger.dataids import EXACT, ONE
+from headgate.cli.ledger.dataids import EXACT, ONE, DataIdRange, Selection
 from headgate.cli.ledger.job_acts import STEAL, answer_changes, forget, hold, resubmit, unhold
 from headgate.cli.ledger.job_logs import logs
 from headgate.cli.ledger.job_run import run
@@ -39,6 +39,7 @@ from headgate.core.values.words import nearest
 
 if TYPE_CHECKING:
     from headgate.core.ledger.model import Claim
+    from headgate.core.ledger.ranges import Members
     from headgate.core.ledger.verdicts import Verdict
 
 #: A job's chunk. The data id is taken literally: it comes from a claim.
@@ -285,24 +286,35 @@ def set_status(console: Console, /, dataset: str, dataid: str, job_name: str, **
         console.say(f"headgate: note: Headgate does not know the status {change.after}: it blocks like HOLD{meant}")
 
 
-@job.command("close", short_help="Declare a data id of JOB complete.")
-@TYPED_CHUNK
+@job.command("close", short_help="Declare data ids of JOB complete.")
+@JOB_NAME
+@click.argument("dataids", metavar="DATAID...", nargs=-1, required=True, type=DataIdRange())
+@EXACT
 @ANY_REASON
 @click.option("--reopen", is_flag=True, help="Undo it: more may arrive.")
 @common
-def close(console: Console, job_name: str, dataid: str, reason: str, *, reopen: bool) -> None:
-    """Declare a data id of JOB complete, where its mapped inputs have no calendar.
+def close(console: Console, job_name: str, dataids: Sequence[Members], reason: str, *, reopen: bool) -> None:
+    """Declare data ids of JOB complete, where its mapped inputs have no calendar.
 
-    JOB then claims it once everything that has arrived is READY. What arrives later is noted, or causes a redo, as the
-    mapping of the input says.
+    JOB then claims them once everything that has arrived is READY. What arrives later is noted, or causes a redo, as
+    the mapping of the input says. A DATAID can be a range of months, days or numbers. After an interruption run the
+    command again: nothing is closed twice.
     """
-    changed = console.ask(lambda gate: gate.ledger.close(job_name, dataid, reason=reason, reopen=reopen))
-    done = "reopened" if reopen else "closed"
-    already = "" if changed else " already"
-    console.answer(
-        {"job": job_name, "dataid": dataid, "closed": not reopen, "changed": changed},
-        lambda: f"{done}{already}  {job_name} {dataid}",
-    )
+    chosen = list(Selection(dataids))
+    with console.gate() as gate:
+        changed = [gate.ledger.close(job_name, each, reason=reason, reopen=reopen) for each in chosen]
+    documents = [
+        {"job": job_name, "dataid": dataid, "closed": not reopen, "changed": new}
+        for dataid, new in zip(chosen, changed, strict=True)
+    ]
+    console.answer_list(documents, lambda: _closed(job_name, chosen, changed, "reopened" if reopen else "closed"))
+
+
+def _closed(job_name: str, dataids: Sequence[str], changed: Sequence[bool], done: str) -> str:
+    if len(dataids) == 1:
+        return f"{done}{'' if changed[0] else ' already'}  {job_name} {dataids[0]}"
+    before = f" ({len(dataids) - sum(changed):,} already)" if not all(changed) else ""
+    return f"{done}  {plural(len(dataids), 'data id')} of {job_name}{before}"
 
 
 @job.command("pause")
