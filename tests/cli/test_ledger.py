@@ -309,6 +309,7 @@ def test_data_ids_are_closed_by_name_and_in_ranges(headgate: Headgate) -> None:
     write(headgate.folder, MONTHLY.replace('unit = "day"', 'format = "%Y-%m-%d"'))
     headgate("define", "pipeline.toml")
     headgate("data", "publish", "days", "2026-01-05", "2026-02-06")
+    assert "when nothing else arrives: headgate job close monthly DATAID" in headgate("job", "plan", "monthly").err
     assert headgate("job", "close", "monthly", "2026-01").out == "closed  monthly 2026-01\n"
     assert headgate("job", "close", "monthly", "2026-01").out == "closed already  monthly 2026-01\n"
     assert headgate("job", "close", "monthly", "2026-01..2026-03").out == "closed  3 data ids of monthly (1 already)\n"

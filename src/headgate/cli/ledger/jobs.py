@@ -188,6 +188,7 @@ def explain(console: Console, job_name: str, dataid: str) -> None:
 @tabular
 def plan(console: Console, job_name: str, limit: int) -> None:
     """Show which chunks run next, in order, and what blocks the others."""
+    from headgate.core.ledger.sources import CLOSED_WITH
     from headgate.service.overview.counts import job_counts, job_in_words
 
     now: dict[str, int] | None = None
@@ -200,6 +201,8 @@ def plan(console: Console, job_name: str, limit: int) -> None:
     lines += [(each.dataid, "blocked", "; ".join(one.text for one in each.blockers)) for each in found.blocked]
     shown = table(("DATAID", "STATE", "WHY"), lines) if lines else "nothing to do"
     console.answer_list(documents, lambda: f"{shown}\n{job_name}: {job_in_words(now)}" if now else shown, counts=now)
+    if any(CLOSED_WITH in one.text for each in found.blocked for one in each.blockers):
+        console.say(f"when nothing else arrives: {console.command('job', 'close', job_name, 'DATAID')}")
 
 
 @job.command("list")

@@ -17,6 +17,8 @@ from headgate.core.values.plurals import plural
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Data ids that a sentence names.
 MOST_NAMED = 5
+#: What is said of a data id of which nobody knows whether it is complete, before the command that says so.
+CLOSED_WITH = "more may arrive until it is closed with: "
 #: How the message of a chunk begins that was made without a late input.
 LATE_BEGINS = "late: "
 
@@ -161,7 +163,7 @@ def source_set(
     if exceeds:
         waits = f"more than {most} data ids are needed, the limit of one claim (max_input_ids)"
     elif not wanted.complete and input_map.need == NEED_ALL and not closed and not calendar and not waits:
-        waits = f"more may arrive until it is closed with: headgate job close {job} {dataid}"
+        waits = f"{CLOSED_WITH}headgate job close {job} {dataid}"
     return SourceSet(
         dataset, input_map, dataid, needed, tuple(rows), waits, expected=bool(calendar), exceeds=exceeds
     )  # fmt: skip
