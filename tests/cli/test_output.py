@@ -1,5 +1,6 @@
 """On a terminal: tables that fit, colours that may be switched off. Elsewhere: plain text."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -55,6 +56,27 @@ def test_text_is_cut_before_columns_are_left_out() -> None:
     assert sum(map(cells, line)) + 2 <= 24
 
 
+@pytest.mark.parametrize(
+    ("headings", "row"),
+    [
+        (("DATASET", "SOURCE", "WATCHER", "LOOKED", "LAST FILE", "FILES", "CHANGED", "WAITING", "PROBLEM"),
+         ("orders", "/data/incoming/orders", "quiet for 26 h", "45 min 44 s ago", "45 min 46 s ago", "1,000", "1", "0",
+          "orders-20260230.csv has '20260230', which is not a time")),
+        (("DATASET", "EXPECTS", "LATE", "OLDEST", "NEXT", "LATE AT"),
+         ("orders", "every day, at 06:00 Europe/Berlin, late 2 h after", "10", "9 d 6 h ago", "2026-11-20",
+          "2026-11-20 07:00 UTC")),
+        (("DATASET", "FILE", "DATA ID", "NOT COUNTED BECAUSE"),
+         ("orders", "2026/november/week47/" + "x" * 40, "", "it is the marker of 2026/november/week47/a.csv")),
+    ],
+)  # fmt: skip
+def test_tables_of_late_data_and_watchers_fit_80_columns(headings: Sequence[str], row: Sequence[str]) -> None:
+    lines, is_cut = fitted(headings, [row], 80)
+    assert is_cut
+    for line in lines:
+        assert sum(map(cells, line)) + 2 * (len(line) - 1) <= 80
+    assert {"DATASET", headings[-1]} <= {cell.strip() for cell in lines[0]}
+
+
 def test_the_grid_is_drawn_in_the_order_of_the_flow(headgate: Headgate) -> None:
     jobs = "".join(f'[job.{job}]\ninputs = ["{source}"]\noutputs = ["{made}"]\n' for job, source, made in FLOW)
     datasets = "".join(f"[dataset.{name}]\n" for name in ("a_report", "m_tidy", "z_raw"))
@@ -73,7 +95,9 @@ def test_the_grid_is_drawn_in_the_order_of_the_flow(headgate: Headgate) -> None:
     assert "\x1b" not in on_terminal(headgate, "data", "grid", NO_COLOR="1")
     narrow = on_terminal(headgate, "data", "grid", width=24, NO_COLOR="1")
     assert narrow.startswith("DATAID  1  2  3\n1       #  x  .\n")
-    assert "1 z_raw, 2 m_tidy, 3 a_report" in narrow
+    assert "1 z_raw, 2 m_tidy,\n3 a_report" in narrow
+    assert max(map(len, narrow.splitlines())) <= 24
+    assert narrow.endswith("? other, . nothing\n")
 
 
 def test_every_command_has_one_place_in_the_root_help(headgate: Headgate) -> None:

@@ -69,7 +69,14 @@ def draw(names: Sequence[str], document: Mapping[str, Mapping[str, Cell]]) -> st
     for shown, statuses in zip(dataids, document.values(), strict=True):
         signs = [_sign(statuses[name], cells(title)) for name, title in zip(names, titles, strict=True)]
         lines.append(_line(shown, first, signs))
-    return "\n".join([*lines, "", *([", ".join(numbers)] if numbers else []), _legend(document)])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            *([_folded([(each, cells(each)) for each in numbers], room)] if numbers else []),
+            _legend(document, room),
+        ]
+    )
 
 
 def sign(status: str | None) -> str:
@@ -90,7 +97,20 @@ def _line(dataid: str, first: int, parts: Sequence[str]) -> str:
     return f"{dataid}{' ' * (first - cells(dataid))}{GAP}{GAP.join(parts)}".rstrip()
 
 
-def _legend(document: Mapping[str, Mapping[str, Cell]]) -> str:
-    known = ", ".join(f"{painted(status, letter)} {status}" for status, letter in SIGNS.items())
-    late = f"{LATE[0]} {LATE}, " if any(LATE in row.values() for row in document.values()) else ""
-    return f"{known}, {late}{UNKNOWN} other, {NOTHING} nothing"
+def _legend(document: Mapping[str, Mapping[str, Cell]], room: int | None) -> str:
+    """What the letters mean."""
+    late = [(LATE[0], LATE)] if any(LATE in row.values() for row in document.values()) else []
+    signs = [*((letter, status) for status, letter in SIGNS.items()), *late, (UNKNOWN, "other"), (NOTHING, "nothing")]
+    return _folded([(f"{painted(word, letter)} {word}", len(letter) + 1 + len(word)) for letter, word in signs], room)
+
+
+def _folded(parts: Sequence[tuple[str, int]], room: int | None) -> str:
+    """Texts, each with the columns that it takes, in lines that fit the terminal."""
+    lines, width = [[parts[0][0]]], parts[0][1]
+    for text, wide in parts[1:]:
+        if room is not None and width + len(", ") + wide + len(",") > room:
+            lines.append([])
+            width = -len(", ")
+        lines[-1].append(text)
+        width += len(", ") + wide
+    return ",\n".join(", ".join(line) for line in lines)

@@ -9,14 +9,14 @@ TEXT = {
     "WHY": 16, "MESSAGE": 16, "REASON": 16, "PROBLEM": 16, "REFUSED": 16, "TITLE": 16, "PAUSED": 10, "HELD": 10,
     "SCOPES": 12, "READS": 12, "MAKES": 12, "WORKER": 10, "PROCESS": 10, "VALUE": 12, "COMES FROM": 10, "BY": 8,
     "CLIENT": 8, "PRINCIPAL": 8, "OWNER": 8, "COLLECTION": 10, "COLLECTIONS": 10, "LOCAL IDS": 10, "STORAGE": 12,
-    "PROFILE": 12,
+    "PROFILE": 12, "NOT COUNTED BECAUSE": 19, "EXPECTS": 20,
 }  # fmt: skip
 #: Names that are cut in the middle, since both ends tell them apart.
-NAMES = {"RESOURCE": 16, "URI": 16, "WHAT": 16}
+NAMES = {"RESOURCE": 16, "URI": 16, "WHAT": 16, "SOURCE": 16, "FILE": 16}
 #: Columns that are left out where the others have no room, the first one first. An untitled column repeats another.
 EXTRA = (
     "", "VARIABLE", "ATTEMPT", "WORKER", "PROCESS", "TOKEN", "LEASE", "MINTER", "COLLECTIONS", "USED", "PRINCIPAL",
-    "PRI", "TICKET", "KIND", "SINCE",
+    "PRI", "TICKET", "KIND", "SINCE", "CHANGED", "FILES", "WAITING", "LOOKED", "OLDEST", "COUNTED",
 )  # fmt: skip
 GAP = 2
 CUT = "…"
