@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from headgate.cli.ledger import work_progress
-from headgate.cli.ledger.job_loop import WORKED, ChunkEnd
+from headgate.cli.ledger.job_loop import INTERRUPTED, WORKED, ChunkEnd
 from headgate.cli.ledger.lookout import JobState
 from headgate.cli.ledger.work_progress import WorkProgress
 from headgate.cli.terminal.console import Console
@@ -64,6 +64,16 @@ def test_slow_chunks_have_a_rate_too(clock: Clock, capsys: pytest.CaptureFixture
     work(progress, clock, 20, 1200.0)
     progress.states([JobState("clean", 6, 0)])
     assert last_line(progress, capsys) == "clean: 25 done, 0 failed, 6 left, 3.0/h, 2 h to go"
+
+
+def test_interrupted_chunks_have_no_rate(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    progress = WorkProgress(Console([]), ["clean"])
+    progress.claimed("clean")
+    clock.now += 2
+    progress.ended(ChunkEnd("clean", INTERRUPTED, 143, "1"))
+    progress.states([JobState("clean", 1, 0)])
+    assert "clean 1 interrupted" in capsys.readouterr().err
+    assert last_line(progress, capsys) == "clean: 0 done, 0 failed, 1 interrupted, 1 left"
 
 
 def test_nothing_has_no_rate_after_a_minute(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,7 +122,8 @@ class WorkProgress:
         figures.done_since += good
         figures.interrupted += end.word == INTERRUPTED
         figures.failed += not good and end.word != INTERRUPTED
-        figures.ends.append(time.monotonic())
+        if end.word not in (INTERRUPTED, AWAY):
+            figures.ends.append(time.monotonic())
         self._changed = True
         self._failed.pop((end.job, end.dataid), None)
         if end.word == WORKED and end.code:
