@@ -70,6 +70,16 @@ def test_incidents_that_closed_are_a_notice_of_their_own() -> None:
     assert states == ["open", "closed"], "one that closed before anybody was reported is reported once"
 
 
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [("arrival", "raw/1 was late, and is READY now"), ("definition", "raw/1 was late, and is not expected any more"),
+     ("forget", "raw/1 is late; closed by forget")],
+)  # fmt: skip
+def test_a_late_chunk_that_arrived_is_late_no_longer(event: str, sentence: str) -> None:
+    closed = Incident(1, "late", "", "raw/1", "raw/1 was never published", NOW, NOW, closed=NOW, closed_by=event)
+    assert closed.sentence == sentence
+
+
 def test_recipients_get_the_jobs_and_kinds_that_they_want() -> None:
     table = {
         "ops": {"slack": "https://hooks.slack.com/x", "jobs": "cl*"},

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from headgate.core.ledger.expectations.model import LATE
+from headgate.core.ledger.expectations.model import ARRIVED, LATE, WITHDRAWN
 from headgate.core.ledger.model import FAIL_EVENT, INTERRUPT_EVENT, REAP_EVENT
 
 #: Kinds that chunks have, by the event that opens one. Others may add kinds of their own.
@@ -16,6 +16,8 @@ SENTENCES: Mapping[str, str] = {
     "failed": "failed for good", "crashes": "keeps crashing its workers", "interruptions": "never finishes in time",
     LATE: "is late",
 }  # fmt: skip
+#: How a late chunk ended, by the event that closed its incident.
+LATE_ENDS: Mapping[str, str] = {ARRIVED: "is READY now", WITHDRAWN: "is not expected any more"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Incident:
         # A late chunk is named with its dataset.
         name = self.subject if self.kind == LATE else " ".join(filter(None, (self.job, self.subject)))
         text = f"{name} {SENTENCES.get(self.kind, self.kind)}"
+        if self.closed is not None and self.kind == LATE and self.closed_by in LATE_ENDS:
+            return f"{name} was late, and {LATE_ENDS[self.closed_by]}"
         if self.closed is not None:
             return f"{text}; closed by {self.closed_by}"
         return f"{text}: {self.message}" if self.message else text
