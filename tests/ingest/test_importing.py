@@ -13,6 +13,7 @@ import pytest
 import headgate
 from headgate import BadValue, ImportedObject, ServiceUnavailable
 from headgate.gate import Gate
+from headgate.ingest.objects.foreign import verify_folder
 from headgate.ingest.objects.reading import export_object, verify_object
 from headgate.ingest.storage.ocfl import OcflStorage
 from headgate.ingest.storage.ocfl_layout import ROOT_DECLARATION
@@ -23,7 +24,7 @@ from tests.ingest.ocfl_broken import BROKEN
 from tests.ingest.ocfl_objects import OBJECT_ID, VERSIONS, Document, Maker, of_each_version, put
 from tests.ingest.site import Site, ended, running
 from tests.ingest.test_case_of_names import ignore_case
-from tests.ingest.validator import validate
+from tests.ingest.validator import build, validate
 
 #: The fixture of the tests of whole ingests.
 here = test_end_to_end.here
@@ -82,6 +83,25 @@ def test_an_object_is_imported_with_all_versions(here: Site, specification: str,
         further = {"md5", "sha1"} | ({"sha512"} if algorithm == "sha512" else set())
         assert files["a.txt"] == {name: hashlib.new(name, content).hexdigest() for name in further}
         validate(here.folder / "storage")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--digest", "sha512", "--normalization", "uri", "--fixity", "md5", "--fixity", "blake2b-512"),
+        ("--digest", "sha256", "--normalization", "md5", "--no-dedupe"),
+        ("--digest", "sha512", "--no-forward-delta", "--fixity", "sha1"),
+    ],
+)
+def test_an_object_that_another_program_made_is_imported(gate: Gate, there: Site, options: tuple[str, ...]) -> None:
+    maker = Maker(versions=({"a.txt": b"one", "deep/ü x.txt": b"two"}, {"a.txt": b"one", "copy.txt": b"one", "b": b""}))
+    root = there.folder / "object"
+    build(root, maker.versions, "--id", OBJECT_ID, "--spec-version", "1.1", *options)
+    assert verify_folder(root) == []
+    (found,) = imported(gate, root)
+    assert (found.id, found.versions, found.stored, found.problems) == (OBJECT_ID, 2, 2, ())
+    assert_stored(gate, there, found.ark, maker)
+    validate(there.folder / "storage")
 
 
 def test_a_repeat_stores_nothing_and_a_grown_object_gets_its_new_versions(gate: Gate, there: Site) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -44,6 +44,20 @@ def verdicts(objects: Sequence[Path]) -> list[tuple[bool | None, set[str]]]:
     done = subprocess.run(command, input=paths, capture_output=True, text=True, check=True)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return [(valid, set(codes)) for valid, codes in rows]
+
+
+def build(root: Path, versions: Sequence[Mapping[str, bytes]], *options: str) -> None:
+    """Make an object with the program that comes with the validator."""
+    require()
+    source = root.with_name(f"{root.name}.source")
+    for number, files in enumerate(versions, 1):
+        for name, content in files.items():
+            path = source / f"v{number}" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    program = str(PROGRAM.with_name("ocfl-object.py"))
+    command = [str(PROGRAM.with_name("python")), program, "build", "--srcdir", str(source), "--objdir", str(root)]
+    subprocess.run([*command, *options], capture_output=True, check=True)
 
 
 def require() -> None:
