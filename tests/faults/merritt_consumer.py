@@ -98,8 +98,8 @@ def act(side: OtherSide, state: str, noted: Steps) -> bool:
     ark = side.content(f"/jobs/{job}/identifiers")["primary_id"]
     kind: Any = {"Storing": "storage", "Recording": "inventory"}.get(state)
     try:
-        if kind and not side.lock_object(kind, ark):
-            return False
+        while kind and not side.lock_object(kind, ark):  # As Merritt's services: they keep the job meanwhile.
+            time.sleep(PAUSE_SECONDS)
         side.set_job(job, NEXT[state], "Success")
         noted.note(job, state)
         if kind:
