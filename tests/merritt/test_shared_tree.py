@@ -90,6 +90,17 @@ def test_keys_that_another_program_wrote_into_a_configuration_stay(gate: Gate, o
     assert below_own_root(other) == []
 
 
+def test_keys_that_another_program_wrote_into_identifiers_stay(gate: Gate, other: OtherSide) -> None:
+    names = {"primary_id": "", "local_id": ["l1"], "doi": "10.1/x"}
+    job_id = other.create_job(submit(other), CONFIGURATION, identifiers=names)
+    job = take(gate.queue, "pending")
+    gate.queue.change(job, identifiers=Identifiers("ark:/99999/fk4x", ("l1", "l2")))
+    wanted = {"primary_id": "ark:/99999/fk4x", "local_id": ["l1", "l2"], "doi": "10.1/x"}
+    assert other.content(f"/jobs/{job_id}/identifiers") == wanted
+    gate.queue.fire(job, "accept", identifiers=Identifiers("ark:/99999/fk4y", ("l1", "l2")))
+    assert other.content(f"/jobs/{job_id}/identifiers") == {**wanted, "primary_id": "ark:/99999/fk4y"}
+
+
 def test_a_batch_whose_jobs_the_other_side_made_ends_by_what_is_in_the_tree(gate: Gate, other: OtherSide) -> None:
     for result, state in (("finish", "completed"), ("fail", "failed")):
         batch_id = submit(other)

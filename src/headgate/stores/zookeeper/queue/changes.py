@@ -184,7 +184,8 @@ class ChangeOps:
         if new.space_needed != old.space_needed or (new.last_successful and not record.has("space_needed")):
             ops.append(self._put(record, "space_needed", b"%d" % new.space_needed))
         if new.identifiers != old.identifiers:
-            ops.append(self._put(record, "identifiers", encode(self._tree.identifiers(new.identifiers))))
+            content = {**record.more_names, **self._tree.identifiers(new.identifiers)}
+            ops.append(self._put(record, "identifiers", encode(content)))
         if new.configuration != old.configuration:
             spread = self._tree.spread(new.configuration, record.documents)
             changed = {name: each for name, each in spread.nodes.items() if each != record.documents.get(name)}

@@ -26,6 +26,8 @@ from headgate.stores.zookeeper.queue.tree import (
 
 #: Instead of a version: whichever the node has; and that there is no node.
 ANY, ABSENT = -1, -2
+#: Keys of a job's identifiers, in either spelling.
+IDENTIFIERS = ("primary", "primary_id", "local_id")
 _JOB_PARTS = ("status", "identifiers", "priority", "space_needed")
 #: What a job has under our own root, among the versions of its nodes.
 BESIDE = "beside"
@@ -66,6 +68,8 @@ class ItemNodes:
     #: What a job's documents hold, and what is known of the item under our own root.
     documents: Documents = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)
+    #: Keys of a job's identifiers that are not ours.
+    more_names: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def job(self) -> IngestJob:
@@ -105,12 +109,13 @@ def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> ItemNodes 
     own = decode(_data(beside) or b"{}", "settings")
     batch_id = _text(rest[-1]) if tree.batch_node else str(documents[CONFIGURATION].get("batch_id", ""))
     worker, lease, mark, principal = _owner(lock, owner)
+    named = _optional(identifiers, "identifiers")
     state, version = _job_state(tree, content.get("status")), status[1].version
     job = IngestJob(
         job_id, batch_id, state,
         tree.good_step(content.get("last_successful_status")), _number(content.get("retry_count", 0), "retry_count"),
         _number(_text(priority), "priority"), max(_number(_text(space) or 0, "space_needed"), 0),
-        tree.read_identifiers(_optional(identifiers, "identifiers"), documents[CONFIGURATION]),
+        tree.read_identifiers(named, documents[CONFIGURATION]),
         tree.gathered(Spread(documents, own), batch_id, job_id), str(content.get("message") or ""),
         tree.status_time(content),
         worker, version + tree.token_base, lease, principal, *_crashes(tree, job_id, taking, state),
@@ -121,6 +126,7 @@ def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> ItemNodes 
         dict(zip(names, map(_version, answers[3:]), strict=False)),
         noted=not isinstance(taking, Exception),
         died=_died(lock, taking, version + tree.token_base), documents=documents, own=own, locks=_locks(taking),
+        more_names={key: value for key, value in (named or {}).items() if key not in IDENTIFIERS},
     )  # fmt: skip
 
 
