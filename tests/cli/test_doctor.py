@@ -98,7 +98,7 @@ def test_alarms_are_reported_by_submit_status_and_doctor(headgate: Headgate) -> 
     made = headgate("ingest", "submit", str(payload), "--profile", "demo", "--submitter", "me", "--type", "file")
     assert made.code == 0
     assert "STUCK    bid0000000001 waits for a profile that cannot be used: there is no profile demo" in made.err
-    assert "no daemon runs that takes batches in the state pending" in made.err
+    assert "no running daemon takes batches in the state pending" in made.err
     told = headgate("status").out
     assert "STUCK    bid0000000001 waits for a profile" in told
     assert "headgate ingest profiles" in told

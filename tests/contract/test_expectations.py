@@ -209,7 +209,7 @@ def test_the_reason_says_what_the_watcher_saw(gate: Gate) -> None:
     watches.land("raw", token or 0, [Parcel("1", (FileMark("1.csv", 1, 1),))], OnChange.NOTE)
     assert "the folder watcher last saw 1 on 20" in reason(gate, "raw", "2")
     watches.end_turn("raw", "one", token or 0)
-    assert "it last looked on 20" in reason(gate, "raw", "2")
+    assert "it last polled on 20" in reason(gate, "raw", "2")
 
 
 # ---------------------------------------------------------------- mappings

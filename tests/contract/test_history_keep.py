@@ -97,7 +97,9 @@ def test_history_that_should_have_been_removed_raises_an_alarm(store_url: str, m
         pass_time(monkeypatch, 33)
         (alarm,) = gate.alarms()
         assert (alarm.kind, alarm.item, alarm.command) == ("overdue-history", "history", "headgate daemon history")
-        assert alarm.what == ("history should have been removed 3 d ago (`history_keep`), and no history daemon runs")
+        assert alarm.what == (
+            "history should have been removed 3 d ago (`history_keep`), and no history daemon is running"
+        )
         gate.queue.presence.sign_on(Daemon("d", "d", ("history",), 60))
         (alarm,) = gate.alarms()
         assert alarm.command == "headgate daemon history --once", "it runs, and does not keep up"

@@ -72,7 +72,7 @@ def test_closing_is_refused_where_nothing_is_open(gate: Gate) -> None:
     ledger.define_dataset("months")
     by_month = {"kind": "period", "period": "month", "unit": "day"}
     ledger.define_job("monthly", inputs=["days"], outputs=["months"], maps={"days": by_month})
-    with pytest.raises(Refused, match="nothing is to be closed"):
+    with pytest.raises(Refused, match="there is nothing to close"):
         ledger.close("monthly", "2026-02")
     with pytest.raises(BadValue, match="no data id of job 'monthly'"):
         ledger.close("monthly", "february")

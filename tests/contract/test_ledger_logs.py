@@ -199,7 +199,7 @@ def test_the_daemon_removes_old_logs_and_an_alarm_says_if_none_runs(
     database(gate).write(lambda tx: tx.run(OLDER, far=33 * DAY, dataid="1"))
     (alarm,) = gate.alarms()
     assert (alarm.kind, alarm.command) == ("overdue-logs", "headgate daemon history")
-    assert alarm.what == "logs should have been removed 3 d ago (`log_keep_for`), and no history daemon runs"
+    assert alarm.what == "logs should have been removed 3 d ago (`log_keep_for`), and no history daemon is running"
     assert remove_old() == 2
     assert gate.alarms() == []
     assert [len(ledger.logs("clean", dataid)) for dataid in ("1", "2")] == [0, 2]

@@ -91,7 +91,7 @@ def test_one_cause_is_one_alarm(gate: Gate, profiles: Path) -> None:
     new_batch(gate.queue)
     (alarm,) = gate.alarms()
     assert (alarm.kind, alarm.item, alarm.fix) == ("no-consumer", "consumers", ("up",))
-    assert alarm.what == "3 items wait (1 batch pending, 2 ingest jobs pending), and no daemon runs that takes them"
+    assert alarm.what == "3 items wait (1 batch pending, 2 ingest jobs pending), and no running daemon takes them"
     gate.queue.presence.sign_on(Daemon("d", "d", ("job-notify",), 60))
     assert [alarm.item for alarm in gate.alarms()] == ["batch-pending", "job-pending"]
 
@@ -130,7 +130,7 @@ def test_work_for_a_daemon_that_does_not_run_raises_an_alarm(gate: Gate, profile
     gate.queue.presence.sign_on(Daemon("d", "d", consumers, 60))
     (alarm,) = gate.alarms()
     assert (alarm.kind, alarm.item, alarm.fix) == ("no-daemon", "batch-watcher", ("daemon", "batch-watcher"))
-    assert alarm.what == "1 batch whose jobs have ended waits to be reported, and no batch-watcher runs"
+    assert alarm.what == "1 batch whose jobs have ended waits to be reported, and no batch-watcher is running"
     assert gate.queue.batch(job.batch).state == "processing"
     gate.queue.presence.sign_on(Daemon("w", "w", ("batch-watcher",), 60))
     assert gate.alarms() == []

@@ -383,7 +383,7 @@ def test_alarms_lead_the_overview_and_a_failed_job_offers_the_current_profile(se
     with signed_in(server, gate, "read", "operate") as client:
         page = client.get("/").text
         assert "waits for a profile that cannot be used: there is no profile unknown" in page
-        assert "no daemon runs that takes batches in the state pending" in page
+        assert "no running daemon takes batches in the state pending" in page
         assert page.index('id="alarms"') < page.index('id="needs"')
         assert {each["kind"] for each in client.get("/v1/alarms").json()["items"]} >= {"unknown-profile", "no-consumer"}
         shown = client.get(f"/ingest/job/{job.id}").text

@@ -30,7 +30,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "max_crashes workers crashed on it": {"max_crashes": 2},
     "max_interruptions workers were stopped on it": {"max_interruptions": 2},
 }
-#: A job that makes nothing does it once more.
+#: A job without outputs does it again.
 AGAIN, NOW = "it was done longer ago than recur", datetime(2026, 11, 14, tzinfo=UTC)
 BEFORE = {
     "it was HOLD before the claim": "HOLD",

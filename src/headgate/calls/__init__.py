@@ -1,1 +1,1 @@
-"""Facts about the call that is being answered: who acts, by when it returns, and which request it is."""
+"""The context of the current call: who acts, by when it returns, and which request it belongs to."""

@@ -1,7 +1,7 @@
-"""Who acts: the principal on whose behalf a store is asked.
+"""The acting principal of a store call.
 
-The service names the caller in a context variable for each request. Whatever else asks a store (commands and daemons
-on the store itself, background threads) is the principal `local`.
+The service names the caller in a context variable for each request. Other callers (commands and daemons on the store
+itself, background threads) are the principal `local`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _current: ContextVar[Actor] = ContextVar("headgate_actor", default=_NOBODY_ELSE)
 
 
 def actor() -> Actor:
-    """Return who acts now."""
+    """Return the acting principal."""
     return _current.get()
 
 
@@ -31,7 +31,7 @@ def must_own(what: str, owner: str) -> None:
 
 
 def log_override(what: str, owner: str) -> None:
-    """Log that the acting principal changes what this owner holds, and why it may."""
+    """Log that the acting principal changes what this owner holds, and why it is allowed to."""
     who = actor()
     event("owner.overridden", logging.WARNING, what=what, owner=owner, by=who.principal, reason=who.override)
 
@@ -43,7 +43,7 @@ def act_as(who: Actor) -> None:
 
 @contextmanager
 def acting(who: Actor | None = None) -> Iterator[None]:
-    """Act for this caller within the block (None: for the one before), and for the one before after it."""
+    """Act for this caller within the block (None: unchanged), and for the previous one after it."""
     before = _current.set(_current.get() if who is None else who)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Deadlines: the moment by which a call to a store returns, over everything that it asks of the store.
+"""Deadlines: the moment by which a call to a store returns, including everything that it asks of the store.
 
 A call with `wait=N` returns within N plus `answer_within` seconds. The deadline is set where the call begins and read
 where the call waits: for a connection, for another transaction, for an answer. It belongs to the calling thread.
@@ -14,12 +14,12 @@ from functools import wraps
 from inspect import isfunction
 from typing import Any, NamedTuple, TypeVar
 
-#: Bounds in seconds: of a question whose answer may be long, of a change of many rows, and of a whole migration,
-#: copy or backup.
+#: Limits in seconds: for a query with a long answer, for a change of many rows, and for a whole migration, copy or
+#: backup.
 LISTING_SECONDS, BULK_SECONDS, WHOLE_SECONDS = 60.0, 600.0, 86_400.0
-#: A change of up to this many rows is no bulk operation.
+#: A change of up to this many rows is not a bulk operation.
 FEW_ROWS = 100
-#: Calls that wait for nothing.
+#: Calls that do not wait for anything.
 FREE = ("close", "listen", "listen_to", "watch_loss")
 Kind = TypeVar("Kind", bound=type)
 
@@ -27,11 +27,11 @@ Kind = TypeVar("Kind", bound=type)
 class Deadline(NamedTuple):
     """When a call must have returned, on `time.monotonic`."""
 
-    #: The call returns by then.
+    #: The call must return by then.
     until: float
-    #: It waits until then for a transaction of another client to end.
+    #: It waits until then for the end of another client's transaction.
     busy: float
-    #: The answer may take long, so silence does not mean that the connection is dead: it is checked before.
+    #: The answer may take long, so silence does not mean that the connection is dead: it is checked first.
     slow: bool = False
 
     @property
@@ -45,17 +45,17 @@ class Deadline(NamedTuple):
         return max(self.busy - time.monotonic(), 0.0)
 
 
-#: The deadline of the call that this thread works on.
+#: The deadline of this thread's current call.
 _deadline: ContextVar[Deadline | None] = ContextVar("headgate_deadline", default=None)
-#: When the caller asked, if that was before this thread began its work.
+#: When the caller sent the request, if that was before this thread began its work.
 _asked: ContextVar[float] = ContextVar("headgate_asked", default=math.inf)
 
 
 class within:  # noqa: N801 - reads as a statement: with within(2.0)
-    """Within this block, calls return within that many seconds, counted from when the caller asked.
+    """Within this block, calls return within that many seconds, counted from when the caller sent the request.
 
     `busy`: seconds to wait for other transactions (default: as long as for the call). `slow`: an answer may take long.
-    An outer block that ends earlier prevails.
+    An outer block that ends earlier takes precedence.
     """
 
     __slots__ = ("_busy", "_seconds", "_slow", "_token")
@@ -95,7 +95,7 @@ class asked_at:  # noqa: N801 - the same
 
 
 def current(answer_within: float) -> Deadline:
-    """The deadline of this thread's call; a call without one must be answered within that many seconds from now."""
+    """The deadline of this thread's call; a call without one must return within that many seconds from now."""
     deadline = _deadline.get()
     if deadline is None:
         until = time.monotonic() + answer_within
@@ -111,7 +111,7 @@ def time_limit(seconds: float) -> float:
 
 
 class Limit(NamedTuple):
-    """The seconds that a call may take and may wait for other transactions, and whether it is slow."""
+    """The limits of a call in seconds, in total and for waiting for other transactions, and whether it is slow."""
 
     seconds: float
     busy: float
@@ -123,12 +123,12 @@ Rule = Callable[..., Limit]
 
 
 def quick(answer_within: float, *_: object, **__: object) -> Limit:
-    """A call about one thing, or a few."""
+    """A call about one or a few things."""
     return Limit(answer_within, answer_within)
 
 
 def listing(answer_within: float, *_: object, **__: object) -> Limit:
-    """A question whose answer may be long: it takes its time, but does not wait longer than others to begin."""
+    """A query with a long answer: it may take long, but waits no longer than others before it starts."""
     return Limit(LISTING_SECONDS, answer_within, slow=True)
 
 
@@ -139,20 +139,20 @@ def bulk(answer_within: float, *_: object, **__: object) -> Limit:
 
 
 def of_rows(answer_within: float, _name: str, rows: Any, *_: object, **more: object) -> Limit:
-    """A change of as many rows as are named, and of those behind them if `downstream` is set."""
+    """A change of the named rows, and of those downstream if `downstream` is set."""
     if len(rows) <= FEW_ROWS and not more.get("downstream"):
         return quick(answer_within)
     return bulk(answer_within)
 
 
 def of_listed(answer_within: float, *given: object, **more: object) -> Limit:
-    """A report, with as many data ids as it lists."""
+    """A report, with the data ids that it lists."""
     lists = next((each for each in (*given, *more.values()) if isinstance(each, Mapping)), {})
     return quick(answer_within) if sum(map(len, lists.values())) <= FEW_ROWS else bulk(answer_within)
 
 
 def of_chunks(answer_within: float, which: Any) -> Limit:
-    """A question about one data id, or about many."""
+    """A query about one or many data ids."""
     return listing(answer_within) if which.dataid is None else quick(answer_within)
 
 
@@ -162,11 +162,11 @@ def of_item(answer_within: float, item_id: str, *_: object, **__: object) -> Lim
 
 
 def waiting(answer_within: float, _what: object, seconds: float) -> Limit:
-    """A call that waits for that many seconds."""
+    """A call that may wait for the given number of seconds."""
     return Limit(seconds + answer_within, seconds + answer_within)
 
 
-#: The calls of each port that are no quick ones.
+#: The calls of each port that may take long.
 HISTORY_CALLS: Mapping[str, Rule] = {"read": listing, "count": listing, "copy": bulk, "forget": bulk}
 LOG_CALLS: Mapping[str, Rule] = {"forget": bulk, "oldest": listing}
 LOCK_CALLS: Mapping[str, Rule] = {
@@ -200,7 +200,7 @@ INCIDENT_CALLS: Mapping[str, Rule] = {"list": listing, "due": listing, "notices"
 
 def answered_in_time(rules: Mapping[str, Rule]) -> Callable[[Kind], Kind]:
     """Give every public method of a port a deadline: `options.answer_within`, or what its rule says. A private method
-    has one if there is a rule for it.
+    gets one if there is a rule for it.
     """
 
     def decorate(kind: Kind) -> Kind:

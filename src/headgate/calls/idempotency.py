@@ -1,7 +1,7 @@
-"""Idempotency keys: which request is being answered, and the record that its effect leaves in the store.
+"""Idempotency keys: the request that is being answered, and the record that its effect leaves in the store.
 
-The HTTP layer names the request in a context variable. The store that changes something for it writes the record in
-the transaction of that change, so that the effect and its record exist together or not at all.
+The HTTP layer names the request in a context variable. A store that makes a change for it writes the record in the
+transaction of that change, so that either both exist or neither.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from headgate.core.errors import HeadgateError
 from headgate.core.values.names import REQUEST_ID_LENGTH
 from headgate.core.values.wire import plain
 
-#: Seconds that a record is kept at least.
+#: Minimum number of seconds that a record is kept.
 KEPT_SECONDS = 24 * 3600.0
-#: Characters of a result, or of an answer, that are kept at most.
+#: Maximum number of characters of a stored result or answer.
 MOST_KEPT = 1_000_000
 #: The result of a transaction that is known only after its commit.
 UNKNOWN = ""
@@ -31,15 +31,15 @@ _current: ContextVar[Keyed | None] = ContextVar("headgate_keyed", default=None)
 class Keyed:
     """A request with an idempotency key."""
 
-    #: What its record is found by: `record_id` of principal and key.
+    #: The key of its record: `record_id` of principal and key.
     id: str
     #: Who sent it.
     principal: str
     #: SHA-256 of the request: method, path, query and body.
     digest: str
-    #: Identifies this attempt: a record with it was written by this very call.
+    #: Identifies this attempt: a record with it was written by this call.
     nonce: str
-    #: True when a call that finds nothing has changed nothing.
+    #: True when a call that returns nothing has changed nothing.
     finds: bool = False
     #: True once the record is in the store.
     kept: bool = False
@@ -51,7 +51,7 @@ class Kept:
 
     digest: str
     nonce: str
-    #: What the transaction returned, as JSON; empty: it is too long, or was not known before the commit.
+    #: The result of the transaction, as JSON; empty: it is too long, or was not known before the commit.
     result: str
     #: The answer: status and JSON; None and empty: it was not stored (yet).
     status: int | None = None
@@ -59,28 +59,28 @@ class Kept:
 
 
 class Repeated(HeadgateError):
-    """Another attempt of this request has taken effect first. For the HTTP layer, never for callers."""
+    """Another attempt at this request took effect first. For the HTTP layer, never for callers."""
 
 
 class Unfinished:
-    """Base of results that say how to go on: their transaction had no effect yet."""
+    """Base of results that say how to continue: their transaction had no effect yet."""
 
 
 def record_id(principal: str, key: str) -> str:
-    """Return the id of a request's record. Two principals never share one."""
+    """Return the id of a request's record. Different principals never share one."""
     return hashlib.sha256(f"{principal}\0{key}".encode()).hexdigest()
 
 
 def scoped_id(principal: str, given: str) -> str:
-    """Return the request id by which the store recognises a principal's request: `PRINCIPAL:ID`, or a digest of a long
-    one. Two principals never share one.
+    """Return the request id under which the store recognises a principal's request: `PRINCIPAL:ID`, or a digest of a
+    long one. Different principals never share one.
     """
     whole = f"{principal}:{given}"
     return whole if len(whole) <= REQUEST_ID_LENGTH else f"{principal}:#{record_id(principal, given)}"
 
 
 def own_ids(principal: str, value: Any) -> Any:
-    """Return a request id, or a JSON value with request ids in it, in which the principal's own are as it gave them."""
+    """Return a request id, or a JSON value containing request ids, with the principal's own in their original form."""
     if isinstance(value, str):
         return value.removeprefix(f"{principal}:")
     if isinstance(value, dict):
@@ -93,7 +93,7 @@ def own_ids(principal: str, value: Any) -> Any:
 
 
 def _is_other(name: str, value: Any) -> bool:
-    """Whether a value of that name is a text, not a request id: a resource may begin like one."""
+    """Whether a value with that name is text rather than a request id: a resource may look like one."""
     return isinstance(value, str) and name != "request_id"
 
 
@@ -110,7 +110,7 @@ def is_keyed() -> bool:
 
 @contextmanager
 def answering(keyed: Keyed | None) -> Iterator[None]:
-    """Within this, changes are the effect of that request; None: of none."""
+    """Within this block, changes are the effect of that request; None: of none."""
     token = _current.set(keyed)
     try:
         yield
@@ -119,7 +119,7 @@ def answering(keyed: Keyed | None) -> Iterator[None]:
 
 
 def effect(keyed: Keyed, result: Any) -> str | None:
-    """Return the result of a transaction as it is kept; None when the transaction was not the effect."""
+    """Return the result of a transaction in its stored form; None when the transaction was not the effect."""
     if isinstance(result, BaseException | Unfinished) or (keyed.finds and result in (None, ())):
         return None
     if result == UNKNOWN:

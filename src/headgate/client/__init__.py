@@ -8,5 +8,5 @@ from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 
 def open_service(url: str, api_token: str, options: StoreOptions = DEFAULT_OPTIONS) -> RemoteService:
-    """Connect to the service behind a URL."""
+    """Connect to the service at a URL."""
     return RemoteService(ServiceConnection(url, api_token, options))

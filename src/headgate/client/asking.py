@@ -1,4 +1,4 @@
-"""Waiting at a service."""
+"""Waiting through a service."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from headgate.stores.ports.news import Listening
 
 T = TypeVar("T")
 
-#: A question waits at the service for at most this long: a dead connection is noticed within ten seconds.
+#: A request waits at the service for at most this long: a dead connection is noticed within ten seconds.
 ASK_SECONDS = 8.0
-#: Pause between two questions of somebody whom the service cannot wake.
+#: The pause between two requests of a waiter that the service cannot wake.
 POLL_SECONDS = 1.0
-#: What is leased and was waited for is used as it is when the question took at most this part of its lease.
+#: A leased result of a waiting request is used unchanged if the request took at most this part of the lease.
 USABLE_PART = 0.1
 
 
 class WaitingThere(Looking[T]):
-    """A waiter whose request the service answers when there is a result."""
+    """A waiter whose request the service answers as soon as there is a result."""
 
     def __init__(
         self, ask: Callable[[float], T | None], rest: float = 0.0, is_unfinished: Callable[[], bool] = lambda: False
     ) -> None:
-        """`ask`: ask the service, which waits for up to that many seconds. The others: as of every waiter."""
+        """`ask`: sends a request that the service may hold for up to that many seconds. The other arguments are those
+        of every waiter.
+        """
         super().__init__(partial(ask, 0.0), _no_listener, rest, is_unfinished)
         self._ask = ask
 
     def within(self, seconds: float | None) -> T | None:
-        """Return what the service finds within that time; None if it finds nothing. None: without an end."""
+        """Return what the service finds within that time; None if it finds nothing. None: no limit."""
         if seconds == 0:
             return self.look()
         deadline = math.inf if seconds is None else steady() + seconds
@@ -46,18 +48,18 @@ class WaitingThere(Looking[T]):
 
 
 class Polled:
-    """News of a service that wakes nobody between two requests."""
+    """News for a service that cannot wake its callers between two requests."""
 
     pause = POLL_SECONDS
 
     def end(self) -> None:
-        """There is nothing to end."""
+        """Nothing to close."""
 
 
 def polled(_wake: Callable[[], None]) -> Listening:
-    """Ask again after POLL_SECONDS."""
+    """Check again after POLL_SECONDS."""
     return Polled()
 
 
 def _no_listener(_wake: Callable[[], None]) -> Listening:
-    raise TypeError("a service wakes nobody between two requests: wait with within()")
+    raise TypeError("a service cannot wake its callers between two requests: wait with within()")

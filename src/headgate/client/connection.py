@@ -1,4 +1,4 @@
-"""Requests to a service: sends them, repeats them where that is safe, and raises the errors that it reports."""
+"""Requests to a service: sending them, repeating them where that is safe, and raising the errors that it reports."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from headgate.core.values.redaction import mask
 from headgate.service.access.identity import new_request_id, owner
 from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
-#: Seconds that a request has beyond the call's deadline: the service answers by the deadline, and its
-#: answer has to come back. Not more than this is spent on opening a connection.
+#: Seconds that a request may take beyond the call's deadline: the service answers by the deadline, and its answer still
+#: has to arrive. Maximum time for opening a connection.
 ALLOWANCE_SECONDS = 1.0
-#: The least that a phase of a request gets when its time is over: a socket takes zero for "do not wait at all".
+#: The minimum timeout of a phase when the time is over: a socket takes zero for "do not wait at all".
 SHORTEST_SECONDS = 0.001
 #: Of a page.
 MOST = 1000
-#: What the service says while the first of two requests with the same key is running, and a pause before the next.
+#: The service's answer while the first of two requests with the same key is running, and the pause before the next
+#: attempt.
 KEY_IN_USE, RUNNING_SECONDS = f"{TYPE}{word_of(KeyInUse)}".encode(), 0.1
 
 
@@ -36,7 +37,7 @@ class ServiceConnection:
     """A connection of this process to a service. Threads may share it; a forked child opens its own."""
 
     def __init__(self, url: str, api_token: str, options: StoreOptions = DEFAULT_OPTIONS) -> None:
-        #: What errors call it.
+        #: Its name in error messages.
         self.name = mask(url.rstrip("/"))
         self._base = url.rstrip("/") + "/v1"
         self._token = api_token
@@ -45,7 +46,7 @@ class ServiceConnection:
         self._clients: dict[int, Any] = {}
 
     def get(self, *path: str, wait: float | None = None, **query: Any) -> Any:
-        """Send a GET request. `wait`: the service may wait that many seconds before it answers."""
+        """Send a GET request. `wait`: the service may hold the request for that many seconds."""
         return self._ask("GET", path, query=dict(query, wait=wait), wait=wait or 0)
 
     def pages(self, *path: str, limit: int | None = None, **query: Any) -> Iterator[Any]:
@@ -63,14 +64,14 @@ class ServiceConnection:
         self, method: str, *path: str, body: Any = None, request_id: str | None = None, again: bool = True,
         wait: float = 0, **query: Any,
     ) -> Any:  # fmt: skip
-        """Do something that may be sent again when its answer is lost: twice does no harm, or the store recognises the
-        request by its `request_id`. `again=False`: it is sent once.
+        """Send a request that may be repeated when its answer is lost: either a repeat does no harm, or the store
+        recognises it by its `request_id`. `again=False`: never repeat it.
         """
         name = None if request_id is None else ("Headgate-Request", request_id)
         return self._ask(method, path, lambda: {"json": body}, name=name, query=query, again=again, wait=wait)
 
     def once(self, *path: str, body: Any = None, wait: float = 0, **query: Any) -> Any:
-        """POST something that must not be done twice: the service recognises it by its key when it is sent again."""
+        """POST a request that must not take effect twice: the service recognises a repeat by its key."""
         name = ("Idempotency-Key", new_request_id())
         return self._ask("POST", path, lambda: {"json": body}, name=name, query=query, wait=wait)
 
@@ -94,7 +95,7 @@ class ServiceConnection:
         self, method: str, path: tuple[str, ...], sent: Callable[[], Mapping[str, Any]] = dict, *,
         name: tuple[str, str] | None = None, query: Mapping[str, Any], again: bool = True, wait: float = 0,
     ) -> Any:  # fmt: skip
-        """`sent`: the body, made again for each try. `name`: the header by which the service recognises a repeat."""
+        """`sent`: returns the body, for each attempt. `name`: the header by which the service recognises a repeat."""
         client, httpx = self._open()
         url = self._base + "".join(f"/{_quoted(part)}" for part in path)
         key = None if name is None else name[1]
@@ -106,7 +107,7 @@ class ServiceConnection:
 
         def ask() -> Any:
             self._check_alive(client, slow=deadline.slow)
-            # Many bytes take as long as they take, as long as they flow: each piece has the whole limit.
+            # A large body may take any time as long as data flows: each piece has the whole limit.
             timeout = {"timeout": _each_phase(deadline.left) if deadline.slow else _TimeLeft(ends)}
             request = client.build_request(method, url, params=given, **sent(), headers=headers, extensions=timeout)
             return _read_until(math.inf if deadline.slow else ends, client.send(request, stream=True), httpx)
@@ -130,7 +131,7 @@ class ServiceConnection:
             raise StoreUnavailable(self.name, why, key) from None
 
     def _check_alive(self, client: Any, *, slow: bool) -> None:
-        """Before a request whose answer may take long, ask one that is answered at once: silence proves nothing."""
+        """Before a request with a long answer, send one that is answered at once: silence would prove nothing."""
         if slow:
             timeout = {"timeout": _TimeLeft(time.monotonic() + self.options.answer_within)}
             client.get(self._base.removesuffix("/v1") + "/healthz", extensions=timeout)
@@ -156,7 +157,7 @@ class ServiceConnection:
         return client, httpx2
 
     def _make(self, httpx2: Any) -> Any:
-        # No proxy and no password of the environment: the token goes to the service alone.
+        # The environment's proxies and passwords are not used: the token is sent only to the service.
         return httpx2.Client(
             headers={"Authorization": f"Bearer {self._token}"} if self._token else {},
             limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20),
@@ -166,16 +167,16 @@ class ServiceConnection:
 
 
 def _override() -> dict[str, str]:
-    """The header with the reason for acting on what other principals hold, if there is one."""
+    """The header with the reason for overriding other principals, if there is one."""
     why = actor().override
     return {"Headgate-Override": quote(why, safe=" ")} if why else {}
 
 
 class _TimeLeft(dict[str, float]):
-    """The timeouts of a request as its transport reads them: in each phase, what is left until one moment.
+    """Timeouts of a request as its transport reads them: each phase gets the time that is left until one moment.
 
-    The library's own timeouts start again with each phase (connect, write, read), so that a call could last for the
-    sum of them.
+    The library's own timeouts restart with each phase (connect, write, read), so that a call could last for the sum of
+    them.
     """
 
     def __init__(self, ends: float) -> None:
@@ -183,14 +184,14 @@ class _TimeLeft(dict[str, float]):
         self._ends = ends
 
     def get(self, phase: str, default: Any = None) -> Any:
-        """Seconds left; for opening a connection at most ALLOWANCE_SECONDS."""
+        """Remaining seconds; at most ALLOWANCE_SECONDS for opening a connection."""
         del default
         left = max(self._ends - time.monotonic(), SHORTEST_SECONDS)
         return min(left, ALLOWANCE_SECONDS) if phase == "connect" else left
 
 
 def _each_phase(seconds: float) -> dict[str, float]:
-    """Return timeouts for a request whose phases may each take that long; connecting takes less."""
+    """Return timeouts for a request with a limit for each phase, and a shorter one for connecting."""
     return dict.fromkeys(("pool", "write", "read"), seconds) | {"connect": min(seconds, ALLOWANCE_SECONDS)}
 
 
@@ -208,10 +209,10 @@ def _read_until(ends: float, answer: Any, httpx: Any) -> Any:
 
 
 def _answered(ask: Callable[[], Any], httpx: Any, until: float, *, again: bool) -> Any:
-    """What is answered; asked once more when the connection was cut, if that does no harm.
+    """The answer; requested once more when the connection was cut, if that does no harm.
 
-    The service may still be busy with the first one, whose answer was lost: then it is asked until that is done, or
-    until that moment (monotonic).
+    The service may still be busy with the first request, whose answer was lost: it is repeated until that one is done,
+    or until that moment (monotonic).
     """
     try:
         return ask()
@@ -224,7 +225,7 @@ def _answered(ask: Callable[[], Any], httpx: Any, until: float, *, again: bool) 
                 time.sleep(RUNNING_SECONDS)
                 answer = ask()
         except _never_sent(httpx):
-            raise error from None  # The first request may have taken effect, though this one did not.
+            raise error from None  # The first request may have taken effect even if this one did not.
         return answer
 
 
@@ -233,12 +234,12 @@ def _is_running(answer: Any) -> bool:
 
 
 def _outcome(httpx: Any, error: Exception, method: str) -> str:
-    """Whether a failed request may have taken effect. A GET, or a request that was never sent, has not."""
+    """Whether a failed request may have taken effect. A GET has none, nor has a request that was never sent."""
     return "none" if method == "GET" or isinstance(error, _never_sent(httpx)) else "unknown"
 
 
 def _never_sent(httpx: Any) -> tuple[type[Exception], ...]:
-    """The errors of requests that did not reach the service."""
+    """Errors of requests that did not reach the service."""
     return httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout
 
 
@@ -249,7 +250,7 @@ def _certificates() -> ssl.SSLContext:
 
 
 def _quoted(part: str) -> str:
-    """A part of a path; dots alone would be taken for a folder."""
+    """A segment of a path; dots alone would be taken for a folder."""
     quoted = quote(part, safe="")
     return quoted.replace(".", "%2E") if set(part) == {"."} else quoted
 

@@ -1,4 +1,4 @@
-"""Errors that a service reports, raised again in the client."""
+"""Converting errors that a service reports back to exceptions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from headgate.core.problems import TYPE, error_of
 
 
 def raise_problem(service: str, answer: Any, key: str | None) -> NoReturn:
-    """The error that an answer reports; its text is the service's own."""
+    """The error that an answer reports, with the service's own text."""
     try:
         document = answer.json()
         error = _error(service, document, answer.status_code, key)
-    except (ValueError, LookupError, TypeError, AttributeError, StopIteration):  # A proxy's, or of another version.
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration):  # From a proxy, or another version.
         raise StoreUnavailable(
             service, f"it answers {answer.status_code} without a problem document of Headgate", key
         ) from None
@@ -22,7 +22,7 @@ def raise_problem(service: str, answer: Any, key: str | None) -> NoReturn:
 
 def _error(service: str, document: dict[str, Any], status: int, key: str | None) -> HeadgateError:
     detail = document["detail"]
-    if "errors" in document:  # It is not what the operation takes.
+    if "errors" in document:  # It is not a valid argument of the operation.
         first = document["errors"][0]
         bad = BadValue(first["where"].rpartition(".")[2], None, first["why"])
         bad.args = (detail,)

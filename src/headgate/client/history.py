@@ -16,7 +16,7 @@ from headgate.stores.ports.history import HistoryBook
 
 
 class RemoteHistory(History):
-    """Pages and counts, as the service reads them."""
+    """Pages and counts, as returned by the service."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self._connection = connection
@@ -35,7 +35,7 @@ class RemoteHistory(History):
 
     @property
     def books(self) -> Sequence[HistoryBook]:
-        """Return nothing: the service's own processes follow them."""
+        """Return None: the service's own processes follow them."""
         return ()
 
     def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:

@@ -12,7 +12,7 @@ from headgate.service.incidents import Incidents
 @answered_in_time(INCIDENT_CALLS)
 @remote("incidents", incidents.declared)
 class RemoteIncidents(Incidents):
-    """Incidents behind a service, which checks and records what it is asked."""
+    """Incidents behind a service, which checks and records each operation."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self.connection, self.options = connection, connection.options

@@ -37,28 +37,28 @@ class ServiceIngest:
         return from_snapshot(send(self._connection, ingest.profile, name=name))
 
     def frozen_of(self, job: IngestJob) -> Frozen | None:
-        """Return what an ingest job keeps from its start."""
+        """Return the parts of an ingest job that were fixed at its start."""
         found: Frozen | None = send(self._connection, ingest.frozen, jid=job.id)
         return found
 
     def refresh(self, job: IngestJob) -> Frozen:
-        """Have the service give a failed job the current profile and manifest."""
+        """Make the service give a failed job the current profile and manifest."""
         found: Frozen = send(self._connection, ingest.refresh, jid=job.id)
         return found
 
     def announce(self, item: str, notice: str) -> bool:
-        """Have the service put a notice about a batch or ingest job into its outbox."""
+        """Make the service put a notice about a batch or ingest job into its outbox."""
         return bool(send(self._connection, inventory.announce, item=item, notice=notice))
 
     def hand_in(self, file: Path) -> str:
-        """Send a file to the service. Returns the URL by which it is submitted."""
+        """Upload a file to the service. Returns the URL by which it is submitted."""
         found: ingest.Uploaded = send_file(self._connection, ingest.upload, existing(file), name=file.name)
         return found.payload_url
 
     def verify(
         self, client: str, ark: str, *, wait: float, progress: Progress, warnings: bool = False
     ) -> list[Problem]:
-        """Have the service read every stored byte of an object. Returns the files that differ from what was stored."""
+        """Make the service read every stored byte of an object. Returns the files that differ from what was stored."""
         del client  # The service reads under its own name.
         with within(READING_SECONDS + wait):
             found: ingest.Verified = send(self._connection, ingest.verify, ark=ark, wait=wait, warnings=warnings)
@@ -66,7 +66,7 @@ class ServiceIngest:
         return [parse(Problem, each) for each in found.problems]
 
     def unrecorded(self) -> list[Problem]:
-        """Return nothing: the storage is the service's."""
+        """Return None: the storage belongs to the service."""
         return []
 
 
@@ -81,7 +81,7 @@ class RemoteAlarms:
         return list(send(self._connection, daemons.alarms))
 
     def of_batch(self, batch: Batch) -> list[Alarm]:
-        """Return what keeps a batch from going on; nothing while the service does not answer."""
+        """Return what blocks a batch; nothing while the service does not answer."""
         with suppress(Unavailable):
             return list(send(self._connection, daemons.batch_alarms, bid=batch.id))
         return []

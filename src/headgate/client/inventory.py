@@ -12,14 +12,14 @@ from headgate.core.inventory import Intake, InventoryFile, Message, Recording
 from headgate.operations import inventory
 from headgate.service.inventory import Inventory
 
-#: Local ids that are asked for in one request.
+#: Number of local ids in one request.
 PORTION = 100
 
 
 @answered_in_time(INVENTORY_CALLS)
 @remote("inventory", inventory.declared)
 class RemoteInventory(Inventory):
-    """Stored objects, and the outbox beside them, behind a service, which checks and records what it is asked."""
+    """Stored objects and the outbox behind a service, which checks and records each operation."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self.connection, self.options = connection, connection.options
@@ -54,7 +54,7 @@ class RemoteInventory(Inventory):
 
     def keep_intake(self, intake: Intake, *, anew: bool = False) -> Intake:
         del anew
-        raise BadValue("intake", intake.batch, "is kept by the service itself when the batch is taken")
+        raise BadValue("intake", intake.batch, "is stored by the service itself when the batch is taken")
 
     def post(self, message: Message) -> bool:
         raise BadValue("message", message.id, "is written by the service itself, from the profile")

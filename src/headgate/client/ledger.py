@@ -41,7 +41,7 @@ CALLS = {
 @answered_in_time(LEDGER_CALLS)
 @remote("ledger.custody", secrets.declared)
 class RemoteCustody(CustodyRecords):
-    """Sealed secrets and check values of keys that a service stores."""
+    """Sealed secrets and check values of keys in a service's store."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self.connection, self.options = connection, connection.options
@@ -56,12 +56,12 @@ class RemoteCustody(CustodyRecords):
     _publish=ledger.publish_all, _resubmit=ledger.resubmit_all,
 )  # fmt: skip
 class RemoteLedger(Ledger):
-    """Datasets, jobs and chunks behind a service, which checks and records what it is asked."""
+    """Datasets, jobs and chunks behind a service, which checks and records each operation."""
 
     def __init__(
         self, connection: ServiceConnection, own: Secrets, variables: NamePatterns = NO_MORE, log_keep: int = 0
     ) -> None:
-        """`own`: what seals and opens secrets in this process."""
+        """`own`: seals and opens secrets in this process."""
         self.log_keep = log_keep
         self.connection, self.options = connection, connection.options
         self.secrets, self.custody, self._variables = own, own.custody, variables
@@ -94,7 +94,7 @@ class RemoteLedger(Ledger):
     def looking_for_next(
         self, job: str, *, key: str | None, worker: str | None, lease: float, request_id: str | None
     ) -> Looking[Claim]:
-        # The lease is kept here.
+        # Leases are renewed in this process.
         asked = {"worker": worker, "lease": check_positive_lease(lease), "request_id": known_by(request_id)}
         opened = self._open(job, key)
 
@@ -102,7 +102,7 @@ class RemoteLedger(Ledger):
             began = steady()
             claim: Claim | None = send(self.connection, claims.find_next, job=job, wait=seconds, **asked)
             if claim is not None and seconds and steady() - began > claim.lease * USABLE_PART:
-                # The service may have granted it as soon as it was asked: ask how much of the lease is left.
+                # The service may have granted it as soon as the request arrived: ask how much of the lease is left.
                 began = steady()
                 claim = send(self.connection, claims.find_next, job=job, **asked)
             if claim is not None and seconds:
@@ -119,7 +119,9 @@ class RemoteLedger(Ledger):
         return WaitingThere(look, REST_SECONDS, lambda: waiting.is_unfinished)
 
     def _ports(self, job: str, ports: Mapping[str, Port], opened: Opened | None, key: str | None) -> Mapping[str, Port]:
-        """Without a key, as the service returns them. With one, what is sealed now: it may have been set again."""
+        """Without a key, as the service returns them. With a key, the currently sealed value, which may have been set
+        again.
+        """
         if opened is None or not any(port.secrets for port in ports.values()):
             return ports
         return with_opened(ports, self.secrets.open(job, self.secrets.key(key)))

@@ -1,4 +1,4 @@
-"""Locks of a service: each operation as it is declared in `headgate.operations`."""
+"""Locks of a service: each operation as declared in `headgate.operations`."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from headgate.service.locks.obtaining import Obtaining
 from headgate.service.locks.use_cases import Locks
 from headgate.service.locks.wants import Wanted, sorted_pairs
 
-#: A look waits at the service for at most this long, so that its place there is kept.
+#: A request waits at the service for at most this long, so that its queue position there is kept.
 LOOK_SECONDS = 3.0
-#: The pause after a look that found nothing.
+#: The pause after a request that found nothing.
 SOON_SECONDS = 0.001
-#: A grant that a look brought is used as it is when the look took at most this part of its lease.
+#: A grant from a waiting request is used unchanged if the request took at most this part of its lease.
 USABLE_PART = 0.1
 
 
 @answered_in_time(LOCK_CALLS)
 @remote("locks", locks.declared, whole.declared, here=("acquire",))
 class RemoteLocks(Locks):
-    """Locks, queues, clients and resources behind a service, which checks and records what it is asked."""
+    """Locks, queues, clients and resources behind a service, which checks and records each operation."""
 
     def __init__(
         self, connection: ServiceConnection, guards: GuardKeeper | None = None, lock_delay: float = 0.0,
         resource_limit: int = RESOURCE_LIMIT,
     ) -> None:  # fmt: skip
-        """`guards`: the storage guards that this process keeps, and the service does not."""
+        """`guards`: the storage guards of this process, as opposed to the service's."""
         self.connection, self.options = connection, connection.options
         self.resource_limit = resource_limit
         self._guards = guards or GuardKeeper({})
@@ -96,24 +96,24 @@ class RemoteLocks(Locks):
 
 
 class RemoteTending(GuardTending):
-    """Storage guards that a service keeps."""
+    """Storage guards of a service."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self._connection = connection
 
     def faults(self) -> list[Fault]:
-        """Locks without the storage guard that the service should keep."""
+        """Locks whose storage guard is missing at the service."""
         return [Fault(UNGUARDED, each.lock, each.what) for each in send(self._connection, locks.unguarded)]
 
 
 @answered_in_time({"list": LOCK_CALLS["list"], "waiters": LOCK_CALLS["waiters"], "look": bulk})
 class RemoteGrants:
-    """The steps of obtaining locks from a service. `look` waits for the turn, up to the caller's deadline."""
+    """The steps of acquiring locks from a service. `look` waits for the turn, up to the caller's deadline."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self.options = connection.options
         self.connection = connection
-        #: What waiters were granted when they looked, and when they began to look (steady).
+        #: The grants that waiters received, and when their requests began (steady).
         self._found: dict[int, tuple[Granted, float]] = {}
 
     def acquire(self, request: Request) -> Granted:
@@ -124,11 +124,11 @@ class RemoteGrants:
         return Ticket(found, request) if isinstance(found, int) else _granted(request, found)
 
     def place_of(self, request: Request) -> Ticket | None:
-        del request  # The service finds it.
+        del request  # The service knows it.
         return None
 
     def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
-        del ticket, wake  # The service holds back its answer to `look` until the turn comes.
+        del ticket, wake  # The service holds its answer to `look` until the turn comes.
 
     def look(self, ticket: Ticket) -> float:
         left = current(self.options.answer_within).left - self.options.answer_within
@@ -140,8 +140,8 @@ class RemoteGrants:
         return SOON_SECONDS if found is None else 0.0
 
     def take_turn(self, ticket: Ticket) -> Granted | None:
-        """What a look brought, with what is left of its lease for certain: the service may have granted it as soon as
-        the look began. When that is too little, ask again: the lease then starts again, or the turn is over.
+        """A received grant, with the part of its lease that is certainly left: the service may have granted it as soon
+        as the request arrived. If that is too little, ask again: either the lease restarts, or the turn has passed.
         """
         found, began = self._found.pop(ticket.number, ((), 0.0))
         lasted = steady() - began

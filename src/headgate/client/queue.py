@@ -39,14 +39,14 @@ from headgate.service.queue.checks import DEFAULT_LEASE, check_document, taken_o
 from headgate.service.queue.presence import Presence
 from headgate.service.queue.use_cases import Queue
 
-#: By the spelling of the store behind the service.
+#: Depends on the spelling of the store behind the service.
 TABLES = {"design": (BATCH, INGEST_JOB), "mrt-zk": (MERRITT_BATCH, MERRITT_INGEST_JOB)}
-#: One request waits for work no longer.
+#: One request waits for work for at most this long.
 LONGEST_WAIT_SECONDS = 20.0
 
 
 def _waiting(answer_within: float, *_: object, wait: Any = 0, **__: object) -> Limit:
-    """For as long as the caller waits, and renewing what was found."""
+    """For as long as the caller waits, plus the time to renew a result."""
     known = isinstance(wait, int | float) and 0 < wait < float("inf")
     seconds = 2 * answer_within + (wait if known else 0)
     return Limit(seconds, seconds)
@@ -65,7 +65,7 @@ CALLS = {
 @answered_in_time(CALLS)
 @remote("queue", queue.declared, daemons.declared, here=("create_jobs",))
 class RemoteQueue(Queue):
-    """Batches and ingest jobs behind a service, which checks and records what it is asked."""
+    """Batches and ingest jobs behind a service, which checks and records each operation."""
 
     def __init__(self, connection: ServiceConnection, spelling: str) -> None:
         self.connection, self.options = connection, connection.options
@@ -100,7 +100,7 @@ class RemoteQueue(Queue):
 
     @same_as(Queue.create_portion)
     def create_portion(self, batch: Batch | Taken, position: int, rows: Sequence[Any], max_crashes: int | None) -> Any:
-        del max_crashes  # The service asks its own copy of the profile.
+        del max_crashes  # The service uses its own copy of the profile.
         taken = taken_of(batch)
         asked = {"bid": taken.id, **_proof(taken), "position": position, "jobs": [_row(each) for each in rows]}
         return send(self.connection, queue.create_jobs, **asked)
@@ -151,13 +151,13 @@ class RemoteQueue(Queue):
         outlives: bool,
         **asked: Any,
     ) -> Any:
-        """What the service finds within that time.
+        """The service's result within that time.
 
-        The service may have granted it as soon as the request began. When that was too long ago for its lease, the
-        lease is renewed; if it is over, the next item is asked for.
+        The service may have granted it as soon as the request began. If that was too long ago for its lease, the lease
+        is renewed; if it has expired, the next item is requested.
         """
 
-        del outlives  # At a service, every lease does.
+        del outlives  # At a service, every lease outlives the session.
         asked["worker"] = worker or owner()
 
         def ask(seconds: float) -> Any:
@@ -169,7 +169,9 @@ class RemoteQueue(Queue):
         return WaitingThere(ask).within(check_span("wait", wait))
 
     def _is_kept(self, item: Item, began: float, *, waited: bool) -> bool:
-        """Whether its lease still runs after a request that waited. When it began at the earliest is remembered."""
+        """Whether its lease is still valid after a waiting request. The earliest time at which it can have begun is
+        recorded.
+        """
         if waited and steady() - began > (item.lease or DEFAULT_LEASE) * USABLE_PART:
             began = steady()
             try:
@@ -181,7 +183,7 @@ class RemoteQueue(Queue):
         return True
 
     def _send(self, item: Taken | str, act: str, **asked: Any) -> Any:
-        """Send the operation for a batch or for an ingest job, with the proof of its owner if there is one."""
+        """Send the operation for a batch or an ingest job, with the owner's proof if there is one."""
         proof = _proof(item) if isinstance(item, Taken) else {}
         named = item.id if isinstance(item, Taken) else item
         noun, name = ("batch", "bid") if is_batch(str(named)) else ("job", "jid")
@@ -196,7 +198,7 @@ class RemotePresence(Presence):
         self.connection = connection
 
     def sign_on(self, daemon: Daemon) -> None:
-        """Renew the lease of a daemon that is signed on."""
+        """Renew the lease of a registered daemon."""
         asked = {"daemon": daemon.id, "worker": daemon.worker, "steps": daemon.steps, "lease": daemon.lease}
         send(self.connection, daemons.sign_on, **asked)
 
@@ -209,7 +211,7 @@ def _proof(taken: Taken) -> dict[str, Any]:
 
 
 def _row(row: Any) -> dict[str, Any]:
-    """An object of a batch, as far as it can be sent."""
+    """An object of a batch, in the form of a request."""
     given = asdict(row) if isinstance(row, NewJob) else row
     if isinstance(given, Mapping) and isinstance(named := given.get("identifiers"), Identifiers):
         given = {**given, "identifiers": asdict(named)}

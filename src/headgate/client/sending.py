@@ -1,4 +1,4 @@
-"""Sends declared operations to a service: builds the request from the declaration, and reads the answer."""
+"""Sends declared operations to a service: the request is built from the declaration, and the answer is read by it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from headgate.core.values.wire import parse, plain
 from headgate.operations.declaring import Argument, Declarations, Idempotency, Operation, Page, without_none
 from headgate.service.access.identity import new_request_id
 
-#: A request that is sent again has to be recognised by a key that the client adds.
+#: A repeated request has to be recognised by a key that the client adds.
 KEYED = (Idempotency.KEY, Idempotency.SECRET)
 Method = TypeVar("Method", bound=Callable[..., Any])
 Kind = TypeVar("Kind")
 
 
 def send(connection: ServiceConnection, operation: Operation, /, **arguments: Any) -> Any:
-    """Send an operation and return its result. Arguments that are None are left to the service's default.
+    """Send an operation and return its result. Arguments that are None get the service's default.
 
-    A list that has pages comes whole, or up to `limit`. How a lost answer is asked for again follows from the
-    declaration: with a key, with the caller's request id, as it was, or not at all.
+    A paged list is returned completely, or up to `limit`. The declaration determines how a lost answer is requested
+    again: with a key, with the caller's request id, unchanged, or not at all.
     """
     path, placed = _placed(operation, arguments)
     try:
@@ -62,7 +62,7 @@ def send_file(connection: ServiceConnection, operation: Operation, file: Path, /
 
 
 def _placed(operation: Operation, arguments: Mapping[str, Any]) -> tuple[list[str], dict[str, dict[str, Any]]]:
-    """The parts of the path, and what stands elsewhere in the request."""
+    """The segments of the path, and the other arguments of the request."""
     placed: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "body": {}, "header": {}}
     for name, value in arguments.items():
         argument = operation.arguments[name]
@@ -73,9 +73,9 @@ def _placed(operation: Operation, arguments: Mapping[str, Any]) -> tuple[list[st
 
 
 def _fitted(argument: Argument, value: Any) -> Any:
-    """The value as JSON has it; BadValue if it is not of the kind that the declaration says, and cannot be sent.
+    """The value in JSON types; BadValue if it is not of the declared type and cannot be sent.
 
-    The service checks everything else, since it has to in any case.
+    The service checks everything else, since it has to do so in any case.
     """
     name, shape = argument.name.replace("_", " "), without_none(argument.shape)
     if shape is str and not isinstance(value, datetime):
@@ -126,17 +126,17 @@ def _send(
 
 
 def _of_caller(arguments: Mapping[str, Any], error: BadValue) -> BadValue:
-    """The error with the caller's own value, which the service found bad."""
+    """The error for the caller's own value, which the service rejected."""
     given = arguments.get(error.what)
-    if error.value is None and isinstance(given, str | int | float):  # The service repeats nothing that is malformed.
+    if error.value is None and isinstance(given, str | int | float):  # The service never repeats a malformed one.
         return BadValue(error.what.replace("_", " "), given, error.why.removeprefix("Input "))
     error.value = next((each for each in arguments.values() if each == error.value), error.value)
     return error
 
 
 def known_by(given: str | None) -> str:
-    """The id by which the service recognises a request that is sent again: the caller's own, or a new one."""
-    return new_request_id() if given is None else check_request_id(given)  # It stands in a header.
+    """The id by which the service recognises a repeated request: the caller's own, or a new one."""
+    return new_request_id() if given is None else check_request_id(given)  # It is sent in a header.
 
 
 # ---------------------------------------------------------------- methods
@@ -147,11 +147,11 @@ def remote(
 ) -> Callable[[type[Kind]], type[Kind]]:
     """Let a class send every declared operation of this service of a gate, except those that it defines itself.
 
-    A method that checks its arguments and then calls a private step (`release` and `_release`) stays as it is: the step
-    is sent.
+    A method that checks its arguments and then calls a private step (`release` and `_release`) stays unchanged: the
+    step is sent.
 
-    :param here: Methods that run in the caller's process, though there is an operation of that name.
-    :param others: Operations for methods whose operation has another name.
+    :param here: Methods that run in the caller's process, although there is an operation with that name.
+    :param others: The operations of methods with another name.
     """
 
     def complete(kind: type[Kind]) -> type[Kind]:
@@ -183,7 +183,7 @@ def same_as(method: Method) -> Callable[[Callable[..., Any]], Method]:
     return replace
 
 
-#: Found when it is first needed: the import of a class with many methods stays fast.
+#: Resolved on first use, so that importing a class with many methods stays fast.
 _signature = cache(inspect.signature)
 
 
@@ -196,7 +196,7 @@ def _sending(method: Callable[..., Any], operation: Operation) -> Callable[..., 
 
 
 def _declared(operation: Operation, asked: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a method by their declared names. It may have names of its own for those in the path."""
+    """The arguments of a method by their declared names. It may use other names for those in the path."""
     others = [name for name in asked if name not in operation.arguments]
     for more in [name for name in others if isinstance(asked[name], dict)]:
         asked |= asked.pop(more)

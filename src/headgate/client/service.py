@@ -1,4 +1,4 @@
-"""A service, as the root that a gate works on."""
+"""A service as the root of a gate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RemoteService:
-    """One service: what it does itself, and the store that it speaks for, as far as that is not behind its services."""
+    """One service: its own operations, and the properties of the store that it represents."""
 
     #: Its own processes raise its tokens.
     epochs = None
@@ -35,10 +35,10 @@ class RemoteService:
         about = send(connection, whole.about)
         self.name, self.tag = connection.name, str(about["tag"])
         self.connection = connection
-        #: URI schemes whose storage guards the service keeps.
+        #: URI schemes with storage guards at the service.
         self.guards = tuple(about.get("guards", ()))
         self.history = RemoteHistory(connection)
-        #: How the states of its queue are spelt.
+        #: The spelling of the states in its queue.
         self.spelling = str(about["spelling"])
         self.keeps_ledger = bool(about["ledger"])
         self.inventory = RemoteInventory(connection) if about["inventory"] else None
@@ -46,7 +46,7 @@ class RemoteService:
         self.sessions = ServiceSessions(connection)
 
     def locks(self, settings: Settings, guards: Sequence[str]) -> RemoteLocks:
-        """Build the locks, with the storage guards that this process keeps."""
+        """Build the locks, with the storage guards of this process."""
         from headgate.client.locks import RemoteLocks
         from headgate.service.guards.keeper import GuardKeeper
         from headgate.service.guards.kinds import load_guards
@@ -55,7 +55,7 @@ class RemoteService:
         return RemoteLocks(self.connection, keeper, settings.seconds("lock_delay"), most)
 
     def ledger(self, settings: Settings) -> RemoteLedger | None:
-        """Build the ledger; secrets are sealed and opened here. None where the service keeps none."""
+        """Build the ledger; secrets are sealed and opened here. None if the service has none."""
         from headgate.client.ledger import RemoteCustody, RemoteLedger
         from headgate.service.secrets.use_cases import Secrets
 
@@ -66,7 +66,7 @@ class RemoteService:
 
     @property
     def watches(self) -> RemoteWatches | None:
-        """The watchers; None where the service keeps no ledger."""
+        """The watchers; None if the service has no ledger."""
         from headgate.client.watches import RemoteWatches
 
         return RemoteWatches(self.connection) if self.keeps_ledger else None
@@ -87,7 +87,7 @@ class RemoteService:
 
     @cached_property
     def queue(self) -> RemoteQueue:
-        """The queue; the service looks after the profiles."""
+        """The queue; the service manages the profiles."""
         from headgate.client.queue import RemoteQueue
 
         return RemoteQueue(self.connection, self.spelling)
@@ -107,15 +107,15 @@ class RemoteService:
         return RemoteAlarms(self.connection)
 
     def files(self) -> Sequence[Path]:
-        """Return nothing: its files are the service's own."""
+        """Return nothing: its files belong to the service."""
         return ()
 
     def notices(self) -> Sequence[str]:
-        """Return nothing: the service knows how its store is reached."""
+        """Return nothing: the service itself reports about the connection to its store."""
         return ()
 
     def ping(self) -> None:
-        """Ask for the shortest answer there is."""
+        """Send the shortest possible request."""
         send(self.connection, whole.about)
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ class ServiceTokens(Tokens):
 
 
 class ServiceSessions(BrowserSessions):
-    """The browsers that are signed in at a service."""
+    """Browser sessions of a service."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self.connection = connection

@@ -1,4 +1,4 @@
-"""The watchers of a service. A watcher itself works on the store: a service reads nobody's folders."""
+"""The watchers of a service. A watcher works on the store itself: a service does not read its callers' folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.service.ledger.watches import Watches
 
 
 class RemoteWatches(Watches):
-    """The watchers of a service, to be listed and forgotten."""
+    """The watchers of a service: listing and removing them."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self._connection = connection

@@ -1,1 +1,1 @@
-"""What is true: tables and pure decisions. No input or output, no clock, no randomness."""
+"""The rules: tables and pure decisions. No input or output, no clock, no randomness."""

@@ -1,4 +1,6 @@
-"""What is stuck: one table of rules. Each alarm has the sentence that explains it and the command that fixes it."""
+"""Alarms for everything that is stuck, in one table of rules. Each alarm has the sentence that explains it and the
+command that fixes it.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +14,28 @@ from headgate.core.queue.model import Batch, Item
 from headgate.core.values.durations import in_words
 from headgate.core.values.plurals import plural, plural_of
 
-#: The length of a shorter wait is not shown.
+#: Shorter waits are not shown.
 WORTH_SAYING = timedelta(minutes=1)
-#: Items that wait less are never called stuck, as long as somebody can take them.
+#: Items that have waited less than this are never called stuck, as long as a consumer can take them.
 SHORTEST_WAIT = timedelta(minutes=15)
-#: An item is stuck when it waits this many times as long as items usually stay in its state.
+#: An item is stuck when it has waited this many times longer than items usually stay in its state.
 FAR_LONGER = 10
-#: The same where nobody knows how long items usually stay.
+#: The same, when it is not known how long items usually stay.
 WITHOUT_EXPERIENCE = timedelta(hours=1)
-#: Chunks wait this long for their job before that is called stuck, and the job has not run for as long: most pipelines
-#: run once a day. For one that paused longer between two of its runs, it is this many times that pause.
+#: A chunk that has waited this long is called stuck if its job has not run for as long either: most pipelines run once
+#: a day. If the job once paused longer between two runs, the limit is this many times that pause.
 UNCLAIMED, LONGER_PAUSE = timedelta(hours=25), 1.5
-#: History and logs may stay this much longer: where cron removes them once a day, one run may be missed.
+#: History and logs may stay this much longer than configured: if cron removes them once a day, one run may be missed.
 OVERDUE = timedelta(days=2)
-#: How the names of consumers begin.
+#: The prefix of consumer names.
 CONSUMERS = ("batch-", "job-")
-#: What daemons that work in rounds are for, as far as something can wait for them.
+#: Daemons that work in rounds, with the work that can wait for them.
 ROUNDS: Mapping[str, tuple[str, str]] = {
     "batch-watcher": ("batch whose jobs have ended waits to be reported",
                       "batches whose jobs have ended wait to be reported"),
     "messenger": ("message waits to be sent", "messages wait to be sent"),
-    "timekeeper": ("dataset expects data, and whether that is late was not judged for 5 minutes",
-                   "datasets expect data, and whether that is late was not judged for 5 minutes"),
+    "timekeeper": ("dataset expects data, and its lateness has not been checked for 5 minutes",
+                   "datasets expect data, and their lateness has not been checked for 5 minutes"),
     "cleaner": ("ingest job that completed more than a day ago waits to be cleaned up",
                 "ingest jobs that completed more than a day ago wait to be cleaned up"),
 }  # fmt: skip
@@ -68,14 +70,14 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Items in one state that nobody has."""
+    """Items in one state that nobody has taken."""
 
     noun: str
     state: str
     count: int
-    #: The one that would be taken next.
+    #: The item that would be taken next.
     first: Item
-    #: Whether somebody works on another item in this state.
+    #: Whether another item in this state is being worked on.
     some_taken: bool = False
 
     @property
@@ -86,34 +88,34 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed:
-    """Chunks that a job could claim, none of which it works on."""
+    """Chunks that a job could claim while it works on none of them."""
 
     job: str
     #: The chunk that would be claimed next.
     dataid: str
-    #: How many there are at least.
+    #: The least number of them.
     count: int
-    #: Since when that chunk can be claimed.
+    #: When that chunk became claimable.
     since: datetime
     #: When the job last claimed a chunk; None: never.
     last_run: datetime | None = None
-    #: The longest time between two of its claims, as far as it is looked at.
+    #: The longest pause between two of its recent claims.
     longest_pause: timedelta = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmFacts:
-    """What the rules look at, at one moment."""
+    """The facts that the rules look at, at one moment."""
 
     at: datetime
     waiting: Sequence[Backlog] = ()
     #: Steps that a living daemon works on.
     living: Collection[str] = ()
-    #: False: others work on this queue without saying so, and a missing consumer cannot be noticed.
+    #: False: other processes work on this queue without registering, so a missing consumer cannot be noticed.
     knows_consumers: bool = True
     #: Whether the whole queue is paused.
     paused: bool = False
-    #: Pending batches whose profile cannot be used, each with the reason.
+    #: Pending batches whose profile cannot be used, with the reason for each.
     unusable: Sequence[tuple[Batch, str]] = ()
     #: Whether this machine has ingest profiles, without which `headgate up` runs no consumers.
     has_profiles: bool = True
@@ -121,7 +123,7 @@ class AlarmFacts:
     rounds: Mapping[str, int] = field(default_factory=dict)
     unclaimed: Sequence[Unclaimed] = ()
     watchers: Sequence[Watcher] = ()
-    #: How long ago the oldest entry of the history should have been removed.
+    #: How overdue the removal of the oldest history entry is.
     history_overdue: timedelta = timedelta()
     #: The same for the oldest log of an attempt or step.
     logs_overdue: timedelta = timedelta()
@@ -130,7 +132,7 @@ class AlarmFacts:
 
 
 def find_alarms(facts: AlarmFacts) -> list[Alarm]:
-    """Everything that is stuck, by the table of rules."""
+    """Everything that is stuck, according to the table of rules."""
     return [alarm for rule in RULES for alarm in rule(facts)]
 
 
@@ -149,11 +151,11 @@ def _no_consumer(facts: AlarmFacts) -> Iterator[Alarm]:
         fix, why = ("ingest", "profiles"), "; there are no ingest profiles here, so `headgate up` runs none either"
     if len(missing) > 1 and not some:
         each_state = ", ".join(f"{_number(each)} {each.state}" for each in missing)
-        what = f"{sum(each.count for each in missing):,} items wait ({each_state}), and no daemon runs that takes them"
+        what = f"{sum(each.count for each in missing):,} items wait ({each_state}), and no running daemon takes them"
         yield Alarm("no-consumer", "consumers", what + why, fix)
         return
     for each in missing:
-        who = f"no daemon runs that takes {plural_of(each.noun)} in the state {each.state}"
+        who = f"no running daemon takes {plural_of(each.noun)} in the state {each.state}"
         what = f"{_counted(each, _waited(facts, each))}, and {who}"
         yield Alarm("no-consumer", each.step, what + why, ("daemon", each.step) if some and not why else fix)
 
@@ -179,7 +181,7 @@ def _no_daemon(facts: AlarmFacts) -> Iterator[Alarm]:
         count = facts.rounds.get(name, 0)
         if count and name not in facts.living:
             waits = f"1 {one}" if count == 1 else f"{count:,} {many}"
-            yield Alarm("no-daemon", name, f"{waits}, and no {name} runs", ("daemon", name))
+            yield Alarm("no-daemon", name, f"{waits}, and no {name} is running", ("daemon", name))
 
 
 def _overdue_history(facts: AlarmFacts) -> Iterator[Alarm]:
@@ -193,7 +195,7 @@ def _overdue_history(facts: AlarmFacts) -> Iterator[Alarm]:
             why = f"the history daemon does not keep up, or runs with another `{setting}`"
             yield Alarm(f"overdue-{what}", what, f"{late}: {why}", ("daemon", "history", "--once"))
         else:
-            yield Alarm(f"overdue-{what}", what, f"{late}, and no history daemon runs", ("daemon", "history"))
+            yield Alarm(f"overdue-{what}", what, f"{late}, and no history daemon is running", ("daemon", "history"))
 
 
 def _unclaimed(facts: AlarmFacts) -> Iterator[Alarm]:
@@ -213,7 +215,7 @@ def _watcher(facts: AlarmFacts) -> Iterator[Alarm]:
         fix = ("watch", "run", "PIPELINE.toml", each.dataset)
         silent, quiet = each.silent(facts.at), each.quiet(facts.at)
         if silent > each.patience:
-            what = f"the watcher of {each.dataset} ({each.source}) last looked {_length(silent)} ago"
+            what = f"the watcher of {each.dataset} ({each.source}) last polled {_length(silent)} ago"
             yield Alarm("watcher", each.dataset, what + (f": {each.problem}" if each.problem else ""), fix)
         elif each.problem:
             yield Alarm("watcher", each.dataset, f"the watcher of {each.dataset} ({each.source}): {each.problem}",
@@ -238,7 +240,7 @@ def _waited(facts: AlarmFacts, waiting: Backlog) -> timedelta:
 
 
 def _counted(waiting: Backlog, waited: timedelta) -> str:
-    """What waits, and for how long once that is worth saying."""
+    """What is waiting, and for how long if that is worth reporting."""
     one, long = waiting.count == 1, waited >= WORTH_SAYING
     verb = ("has been waiting" if one else "have been waiting") if long else "waits" if one else "wait"
     since = f" for {in_words(waited.total_seconds())}" if long else ""

@@ -1,4 +1,4 @@
-"""What is counted, and what each count means. Status, doctor, metrics, API and dashboard show these and no others."""
+"""The counts, with the meaning of each. Status, doctor, metrics, API and dashboard show these and no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _count(label: str, meaning: str) -> Any:
 
 
 class Meaning(NamedTuple):
-    """What a count is called, and one sentence on what it counts."""
+    """The name of a count, and one sentence on what it counts."""
 
     label: str
     meaning: str
@@ -20,7 +20,9 @@ class Meaning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How things stand at one moment, in numbers. A chunk is counted once for its job, whatever that reads or makes."""
+    """The state of the store at one moment, in numbers. A chunk is counted once for its job, whatever that reads or
+    makes.
+    """
 
     locked_resources: int = _count(
         "locked resources",
@@ -35,26 +37,28 @@ class Counts:
     chunks_failed: int = _count("chunks failed", "Chunks in ERROR.")
     chunks_held: int = _count("chunks held", "Chunks in HOLD.")
     chunks_late: int = _count("chunks late", "Chunks that were expected, were not READY in time, and still are not.")
-    jobs_paused: int = _count("jobs paused", "Jobs that get no chunks until somebody lets them go on.")
+    jobs_paused: int = _count("jobs paused", "Paused jobs: they get no chunks until an operator resumes them.")
     batches: int = _count("batches", "Batches that are in the queue, finished ones included until they are cleaned up.")
     batches_held: int = _count("batches held", "Batches in the state held.")
     batches_failed: int = _count("batches failed", "Batches in the state failed.")
     ingest_jobs: int = _count(
         "ingest jobs", "Ingest jobs in the queue, finished ones included until they are cleaned up."
     )
-    ingest_jobs_pending: int = _count("ingest jobs pending", "Ingest jobs that have not begun.")
-    ingest_jobs_running: int = _count("ingest jobs running", "Ingest jobs in a state between pending and their end.")
+    ingest_jobs_pending: int = _count("ingest jobs pending", "Ingest jobs that have not started.")
+    ingest_jobs_running: int = _count("ingest jobs running", "Ingest jobs in a state between pending and the end.")
     ingest_jobs_held: int = _count("ingest jobs held", "Ingest jobs in the state held.")
     ingest_jobs_failed: int = _count("ingest jobs failed", "Ingest jobs in the state failed.")
     collections_held: int = _count("collections held", "Holds of a collection, or of the whole queue.")
-    messages_undelivered: int = _count("messages undelivered", "Mails and callbacks that did not arrive so far.")
+    messages_undelivered: int = _count(
+        "messages undelivered", "Mails and callbacks that have not been delivered so far."
+    )
     failures_last_day: int = _count(
         "failures in the last day",
-        "How often a chunk or an ingest job failed, or a worker died on a chunk, in this hour and the 23 before.",
+        "How often a chunk or ingest job failed, or a worker died on a chunk, in this hour and the 23 before it.",
     )
 
 
-#: By the name of the count.
+#: The counts by name.
 MEANINGS: Mapping[str, Meaning] = {
     each.name: Meaning(each.metadata["label"], each.metadata["meaning"]) for each in fields(Counts)
 }

@@ -1,4 +1,4 @@
-"""Daemons that say that they live, and the steps that they work on."""
+"""Daemons that register as running, and the steps that they work on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 from headgate.core.tables.states import BATCH
 
-#: Seconds that a daemon counts as alive without renewing.
+#: Seconds that a daemon counts as alive without renewing its entry.
 LEASE_SECONDS = 60.0
 
 
@@ -17,13 +17,13 @@ class Daemon:
 
     #: One entry for each id: a daemon's is its worker's name.
     id: str
-    #: The process, as items that it takes name it.
+    #: The process name that appears on the items it takes.
     worker: str
     #: Names of consumers (`job-downloading`) and of daemons that work in rounds (`batch-watcher`).
     steps: tuple[str, ...]
-    #: Seconds that it counts as alive without renewing.
+    #: Seconds that it counts as alive without renewing its entry.
     lease: float = LEASE_SECONDS
-    #: Since when it runs, by the store's clock; None: it is only about to be written.
+    #: When it started, by the store's clock; None: it has not been written yet.
     since: datetime | None = None
     #: Seconds that were left of its lease when the store was asked.
     left: float | None = None

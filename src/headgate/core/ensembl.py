@@ -1,4 +1,4 @@
-"""Ensembl's resource locks: what the rows of its tables become here, decided without touching a database."""
+"""Ensembl's resource locks: how rows of its tables are converted, decided without touching a database."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from headgate.core.locks.model import COMPATIBLE, Mode
 from headgate.core.locks.parsing import parse_mode
 from headgate.core.values.names import NAME_LENGTH, RESOURCE_LENGTH
 
-#: The original's tables, each with the columns by which it is recognised.
+#: The original tables, each with the columns that identify it.
 COLUMNS: Mapping[str, frozenset[str]] = {
     "client": frozenset({"client_id", "name"}),
     "resource": frozenset({"resource_id", "uri"}),
     "resource_lock": frozenset({"resource_lock_id", "lock_type", "created", "client_id", "resource_id"}),
 }
-#: The original's words for the modes.
+#: The original names of the modes.
 LOCK_TYPES: Mapping[Mode, str] = {Mode.SHARED: "read", Mode.EXCLUSIVE: "write"}
-#: What the history says of each lock that was taken over.
+#: The history's text for each lock that was taken over.
 REASON = "imported from resource_lock"
-#: The holder of a lock whose client is gone: the lock blocked others there, so it does here.
+#: The holder of a lock whose client no longer exists: the lock was blocking before, so it still blocks.
 UNKNOWN_CLIENT = "unknown"
 _REQUEST = "resource_lock "
-#: The original numbered its rows from 1 in a 32-bit column; ours start above, and fit into a JSON number.
+#: The original numbered its rows from 1 in a 32-bit column; ours start above that, and fit into a JSON number.
 _LOWEST, _BEYOND = 2**31, 2**53
 
 
@@ -35,31 +35,30 @@ class OldLock:
 
     #: Its resource_lock_id.
     id: int
-    #: The client's name; None: the row names none that is there (the original let a holder be deleted), or one that
-    #: has no name.
+    #: The client's name; None: the client is missing (the original allowed deleting a holder) or has no name.
     client: str | None
-    #: The resource's URI; None: the row names none that is there, or one that has no URI.
+    #: The resource's URI; None: the resource is missing or has no URI.
     resource: str | None
     #: read or write.
     lock_type: str
-    #: When it was taken, in UTC; None: the value is not a time.
+    #: When it was acquired, in UTC; None: the value is not a time.
     created: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """Everything that the original's tables hold."""
+    """Everything that the original tables hold."""
 
     clients: tuple[str, ...]
     resources: tuple[str, ...]
     locks: tuple[OldLock, ...]
-    #: Rows that cannot be read, each with the reason: a NULL where a name should be.
+    #: Rows that cannot be read, each with the reason: NULL where a name is required.
     unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedLock:
-    """A lock as it will be here."""
+    """A lock as it will be stored here."""
 
     #: The row that it comes from.
     row: OldLock
@@ -70,19 +69,19 @@ class ImportedLock:
 
 @dataclass(slots=True)
 class Takeover:
-    """What a takeover does: the same for a dry run."""
+    """The changes of a takeover; a dry run returns the same."""
 
     clients: list[str] = field(default_factory=list)
     resources: list[str] = field(default_factory=list)
     locks: list[ImportedLock] = field(default_factory=list)
-    #: Every row that is left out or changed, for people.
+    #: A line for every row that is left out or changed.
     lines: list[str] = field(default_factory=list)
 
 
 def plan_takeover(original: Original, held: Mapping[str, Sequence[tuple[Mode, str]]]) -> Takeover:
-    """What the original's rows are imported as, given what is held here already: (mode, client) by resource.
+    """The imports for the original rows, given what is held here already: (mode, client) by resource.
 
-    On each resource the oldest lock stays, with every later one that agrees with what stays.
+    On each resource the oldest lock is kept, and every later one that is compatible with those kept.
     """
     plan = Takeover(lines=[f"skipped {each}" for each in original.unreadable])
     plan.clients = _renamed(plan, "client", original.clients)
@@ -103,12 +102,12 @@ def plan_takeover(original: Original, held: Mapping[str, Sequence[tuple[Mode, st
 
 
 def request_id(row: OldLock) -> str:
-    """The request that a lock taken over counts as granted to; it keeps the original's number."""
+    """The request that an imported lock counts as granted to; it keeps the original number."""
     return f"{_REQUEST}{row.id}"
 
 
 def lock_number(lock_id: str, request: str) -> int:
-    """The number that the original's programs know a lock by: of the row taken over, or one of its own."""
+    """The number by which the original's programs know a lock: that of the imported row, or one of its own."""
     digits = request.removeprefix(_REQUEST)
     if digits != request and digits.isascii() and digits.isdigit() and int(digits) < _LOWEST:
         return int(digits)
@@ -116,18 +115,18 @@ def lock_number(lock_id: str, request: str) -> int:
 
 
 def number(kind: str, name: str) -> int:
-    """A number for something that has only a name here: always the same, and none that the original gave."""
+    """A number for something that only has a name here: always the same, and never one that the original used."""
     digest = hashlib.sha256(f"{kind} {name}".encode()).digest()
     return _LOWEST + int.from_bytes(digest[:8]) % (_BEYOND - _LOWEST)
 
 
 def client_name(name: str) -> str:
-    """A client's name as our rules allow it: '_' for '/' and for what cannot be printed."""
+    """A client's name in the form that is valid here: '_' replaces '/' and characters that cannot be printed."""
     return _usable(name.replace("/", "_"), NAME_LENGTH)
 
 
 def resource_name(uri: str) -> str:
-    """A resource's URI as our rules allow it: '_' for what cannot be printed."""
+    """A resource's URI in the form that is valid here: '_' replaces characters that cannot be printed."""
     return _usable(uri, RESOURCE_LENGTH)
 
 
@@ -155,7 +154,7 @@ def _age(row: OldLock) -> tuple[bool, float, int]:
 
 
 def _read(row: OldLock) -> ImportedLock | str:
-    """The lock, or why there is none to read."""
+    """The lock, or why the row cannot be read."""
     if row.resource is None:
         return "its resource does not exist"
     try:
@@ -167,7 +166,7 @@ def _read(row: OldLock) -> ImportedLock | str:
 
 
 def _conflict(taken: ImportedLock, here: Iterable[tuple[Mode, str]]) -> str:
-    """Why it cannot be held beside what is held; empty: it can."""
+    """Why it conflicts with what is held already; empty: it does not."""
     for mode, client in here:
         if not COMPATIBLE[taken.mode, mode]:
             return f"{client} holds {taken.resource} {mode}, and that lock is kept"
@@ -175,7 +174,7 @@ def _conflict(taken: ImportedLock, here: Iterable[tuple[Mode, str]]) -> str:
 
 
 def _guesses(row: OldLock) -> list[str]:
-    """What was put in where the row itself does not say."""
+    """The value that was filled in where the row has none."""
     lines = []
     if row.client is None:
         lines.append(f"{_shown(row)} has no existing client; it is held by {UNKNOWN_CLIENT!r} here")

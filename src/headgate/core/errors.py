@@ -58,7 +58,7 @@ class HeadgateError(Exception):
     """Base class of all errors that Headgate raises."""
 
     def __str__(self) -> str:
-        """Return the text, with secrets masked: it appears in logs, histories and reports."""
+        """Return the text with secrets masked, since it appears in logs, histories and reports."""
         return redact(super().__str__())
 
 
@@ -67,7 +67,7 @@ class Refused(HeadgateError):
 
 
 class Lost(HeadgateError):
-    """It is not yours, or no longer yours. Do not retry."""
+    """The caller does not hold it, or no longer holds it. Do not retry."""
 
 
 class Unavailable(HeadgateError):
@@ -417,7 +417,7 @@ class MissingExtra(Invalid):
 
 
 def _shown(value: object) -> str:
-    # Before it is cut: the end of a signature is a secret too.
+    # Mask before truncating: the end of a signature is a secret too.
     text = redact(repr(value))
     return text if len(text) <= 80 else text[:60] + "…" + text[-15:]
 

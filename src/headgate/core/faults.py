@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 
 from headgate.core.values.durations import in_words
 
-#: A store's clock may differ from this machine's by this much: less is a matter of NTP, not of damage.
+#: A store's clock may differ from this machine's by this much: smaller differences are a matter of NTP, not damage.
 CLOCK_TOLERANCE = timedelta(days=1)
-#: The kind of fault that a mail or callback is which did not arrive.
+#: The kind of fault for a mail or callback that was not delivered.
 UNDELIVERED = "undelivered"
-#: The kind of fault that a file or folder of the store is which other users can read or write.
+#: The kind of fault for a file or folder of the store that other users can read or write.
 OPEN_FILES = "open-files"
 
 
@@ -25,12 +25,12 @@ class Fault:
     item: str
     #: What is wrong, for people.
     what: str
-    #: What a repair does; empty: nothing can be repaired automatically, an operator has to.
+    #: The action of a repair; empty: it cannot be repaired automatically, and an operator has to act.
     repair: str = ""
 
 
 def clock_fault(store: str, clock: datetime, here: datetime) -> Fault | None:
-    """A store's clock that is far from this machine's; None when they agree."""
+    """A store's clock that differs too much from this machine's; None when they agree."""
     apart = clock - here
     if abs(apart) <= CLOCK_TOLERANCE:
         return None

@@ -1,4 +1,4 @@
-"""Filters: which locks, chunks, batches and ingest jobs to list. The history has its own (history.py)."""
+"""Filters: which locks, chunks, batches and ingest jobs to list. The history has its own filter (history.py)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class LockFilter:
     resource: str | None = None
     client: str | None = None
     mode: Mode | None = None
-    #: Only those that somebody has taken.
+    #: Only those that are taken.
     taken: bool = False
-    #: Only ids after this one (page by key).
+    #: Only ids after this one (keyset pagination).
     after: str | None = None
     limit: int | None = None
 
     def admits(self, lock: Lock) -> bool:
-        """Whether a lock is one of these, whatever the limit."""
+        """Whether a lock matches, regardless of the limit."""
         wanted = ((self.resource, lock.resource), (self.client, lock.client), (self.mode, lock.mode))
         return all(want is None or want == has for want, has in wanted) and (self.after is None or lock.id > self.after)
 
@@ -39,7 +39,7 @@ class RowFilter:
     dataid: str | None = None
     kind: Kind | None = None
     status: str | None = None
-    #: Only data ids after this one, in the dataset's order (page by key); needs a dataset.
+    #: Only data ids after this one, in the dataset's order (keyset pagination); needs a dataset.
     after: str | None = None
     limit: int | None = None
 
@@ -49,15 +49,15 @@ class SpanFilter:
     """Which data ids to picture, in the order of a dataset."""
 
     dataset: str
-    #: Other datasets of which the same chunks are counted.
+    #: Other datasets in which the same chunks are counted.
     beside: Sequence[str] = ()
-    #: From this data id on, it included; None: from the first.
+    #: From this data id on, inclusive; None: from the first.
     start: str | None = None
-    #: Up to this one, it included; None: to the end.
+    #: Up to this data id, inclusive; None: to the last.
     last: str | None = None
-    #: How many data ids are one span.
+    #: Number of data ids in one span.
     size: int = 1
-    #: How many spans at most.
+    #: Maximum number of spans.
     limit: int = 100
 
 
@@ -68,9 +68,9 @@ class BatchFilter:
     state: str | None = None
     profile: str | None = None
     submitter: str | None = None
-    #: Only those that somebody has taken.
+    #: Only those that are taken.
     taken: bool = False
-    #: Only ids after this one (page by key).
+    #: Only ids after this one (keyset pagination).
     after: str | None = None
     limit: int | None = None
 
@@ -82,8 +82,8 @@ class JobFilter:
     state: str | None = None
     batch: str | None = None
     profile: str | None = None
-    #: Only those that somebody has taken.
+    #: Only those that are taken.
     taken: bool = False
-    #: Only ids after this one (page by key).
+    #: Only ids after this one (keyset pagination).
     after: str | None = None
     limit: int | None = None

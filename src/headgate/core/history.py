@@ -1,4 +1,4 @@
-"""History: the events of all nouns, each recorded with its change."""
+"""History: the events of all nouns, each recorded in the same step as its change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.core.ledger.model import CLOSE_EVENT, COMMANDS_EVENT, LIST_EVENT, 
 from headgate.core.queue.model import HOLD_EVENTS, JOB_EVENTS, REPAIR_EVENT
 from headgate.core.tables.states import BATCH, CHUNK, INGEST_JOB, LOCK
 
-#: Every noun that something may happen to, and the events of each.
+#: Every noun that has a history, and the events of each.
 EVENTS: Mapping[str, tuple[str, ...]] = {
     LOCK.name: LOCK.told,
     CHUNK.name: (*CHUNK.told, CLOSE_EVENT, REOPEN_EVENT, LIST_EVENT, UNLIST_EVENT),
@@ -20,16 +20,16 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     INGEST_JOB.name: (*INGEST_JOB.told, *JOB_EVENTS, REPAIR_EVENT),
     "hold": HOLD_EVENTS,
 }
-#: Those that the queue keeps.
+#: The nouns of the queue.
 QUEUE_NOUNS = (BATCH.name, INGEST_JOB.name, "hold")
-#: Those whose entries name a resource.
+#: The nouns whose entries name a resource.
 RESOURCE_NOUNS = (LOCK.name, CHUNK.name, "hold")
 HOUR_SECONDS = 3600
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class HistoryPlace(NamedTuple):
-    """Where an entry stands in the history of its store, newest first: its time, then its id."""
+    """The position of an entry in the history, newest first: its time, then its id."""
 
     #: Micro-seconds since 1970.
     at: int
@@ -40,7 +40,7 @@ class HistoryPlace(NamedTuple):
 class Entry:
     """One event of the history."""
 
-    #: Its id; grows with time in one store.
+    #: Its id; it grows with time within one store.
     id: int
     #: When it happened, by the store's clock.
     at: datetime
@@ -48,9 +48,9 @@ class Entry:
     noun: str
     #: An event of the noun's table.
     event: str
-    #: The resource; a chunk's is `data:DATASET/DATAID`. Empty where it happened to a job.
+    #: The resource; a chunk's is `data:DATASET/DATAID`. Empty for an event of a job.
     resource: str
-    #: Name of the client that did it, or that it happened to.
+    #: Name of the client that caused it, or that it happened to.
     client: str
     #: The lock's id; empty for chunks and jobs.
     lock_id: str
@@ -62,13 +62,13 @@ class Entry:
     after: str
     #: Reason, if one is required or known.
     reason: str = ""
-    #: How many times it happened within the minute (refusals).
+    #: How many times it happened within that minute (for refusals).
     count: int = 1
     #: The job whose chunk it is; the batch or ingest job.
     job: str = ""
-    #: Seconds in the state before (batches and ingest jobs).
+    #: Seconds spent in the previous state (batches and ingest jobs).
     spent: float | None = None
-    #: The principal that did it; empty: the store itself, or an event from before principals were recorded.
+    #: The principal that caused it; empty: the store itself, or an event from before principals were recorded.
     principal: str = ""
 
     @property
@@ -81,10 +81,10 @@ class Entry:
 class HistoryFilter:
     """Which entries to list, newest first; None: any."""
 
-    #: Of these nouns; none named: of all.
+    #: Only these nouns; empty: all.
     nouns: tuple[str, ...] = ()
     event: str | None = None
-    #: A resource, exact; a chunk's is `data:DATASET/DATAID`.
+    #: A resource, matched exactly; a chunk's is `data:DATASET/DATAID`.
     resource: str | None = None
     lock_id: str | None = None
     #: A job of the ledger, a data id.
@@ -94,19 +94,19 @@ class HistoryFilter:
     item: str | None = None
     #: The name that the caller gave.
     client: str | None = None
-    #: From this time on, and up to this time.
+    #: Only entries between these times.
     since: datetime | None = None
     until: datetime | None = None
-    #: Only entries that stand behind this place: the next page.
+    #: Only entries after this position: the next page.
     before: HistoryPlace | None = None
-    #: Only entries with a greater id: what is new.
+    #: Only entries with a greater id: those that are new.
     newer: int | None = None
     limit: int = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """How often an event happened in an hour."""
+    """How often an event happened in one hour."""
 
     noun: str  #: What it happened to.
     event: str  #: An event of the noun's table.
@@ -129,5 +129,5 @@ class HistoryPage(tuple[Entry, ...]):  # noqa: SLOT001 - it has an attribute
 
 
 def hour_of(at: datetime) -> int:
-    """The hour of a moment, in hours since 1970."""
+    """A time as whole hours since 1970."""
     return int(at.timestamp() // HOUR_SECONDS)

@@ -15,24 +15,25 @@ class MessageKind(StrEnum):
 
     #: A mail; its body is the whole message.
     MAIL = "mail"
-    #: Reports a completed job to the profile's callback. Only the job's notify step sends it, since its outcome counts.
+    #: Reports a completed job to the profile's callback. Only the job's notify step sends it, because the job depends
+    #: on its outcome.
     CALLBACK = "callback"
-    #: Reports a failed job; nothing waits for it.
+    #: Reports a failed job; nothing depends on its outcome.
     FAILURE = "failure"
-    #: Incidents, for a program: a signed callback to a recipient of the settings.
+    #: Incidents as JSON: a signed callback to a recipient in the settings.
     WEBHOOK = "webhook"
-    #: Incidents, for a chat that takes Slack's JSON.
+    #: Incidents for a chat that accepts Slack's JSON.
     SLACK = "slack"
-    #: Incidents, by mail, for a recipient of the settings.
+    #: Incidents by mail, to a recipient in the settings.
     NOTICE = "notice"
 
 
 class Sender(StrEnum):
-    """What sends a message."""
+    """The senders of messages."""
 
     #: The daemon that sends the outbox.
     MESSENGER = "messenger"
-    #: The notify step of the job, whose outcome counts; until the messenger takes over.
+    #: The notify step of the job, which depends on the outcome, until the messenger takes over.
     JOB = "job"
 
 
@@ -45,17 +46,17 @@ class Delivery(StrEnum):
     GIVEN_UP = "given-up"
 
 
-#: Ids under which versions are recorded that no ingest job stored start so.
+#: Prefix of the ids recorded for versions that no ingest job stored.
 _IMPORT = "imp"
 
 
 def import_id(ark: str, version: int) -> str:
-    """The id under which an imported version is recorded, in place of an ingest job's."""
+    """The id recorded for an imported version in place of an ingest job's id."""
     return _IMPORT + hashlib.sha256(f"{ark} v{version}".encode()).hexdigest()[:16]
 
 
 def is_import(job: str) -> bool:
-    """Whether a version was imported, not stored by an ingest job."""
+    """Whether a version was imported rather than stored by an ingest job."""
     return job.startswith(_IMPORT)
 
 
@@ -75,11 +76,11 @@ class InventoryFile:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Everything that is recorded about one stored version, in one step."""
+    """Everything recorded about one stored version, in one step."""
 
     ark: str  #: ARK of the object.
     owner: str  #: Owner of the object.
-    #: Its collection, which is the ledger's dataset too.
+    #: Its collection, which is also the dataset in the ledger.
     collection: str
     version: int  #: Number of the version.
     #: Its data id in the ledger.
@@ -92,7 +93,7 @@ class Recording:
     #: ARKs of further collections that it belongs to.
     membership: tuple[str, ...] = ()
     local: tuple[str, ...] = ()  #: Local ids, given by the depositor.
-    #: The ingest job; of an imported version, an id made from its name.
+    #: The ingest job; for an imported version, an id derived from its name.
     job: str = ""
     batch: str = ""  #: The batch.
     profile: str = ""  #: Name of the ingest profile.
@@ -137,7 +138,7 @@ class Recipient:
     """One recipient of a mail, with the last answer of the mail server."""
 
     address: str  #: Mail address.
-    #: Given up: refused for good. Waiting: refused for now.
+    #: Given up: refused permanently. Waiting: refused temporarily.
     state: Delivery
     #: The server's answer when it refused.
     problem: str = ""
@@ -145,35 +146,35 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A mail or callback, sent at least once and always under the same id."""
+    """A mail or callback; it is sent at least once, always with the same id."""
 
     id: str  #: Its id.
     kind: MessageKind  #: What it is.
     #: The batch or ingest job that it is about, or `incidents`.
     item: str
-    #: What is sent, to the byte.
+    #: The exact bytes that are sent.
     body: str = field(repr=False)
-    #: URL of a callback; a mail names its recipients itself. Of a notice: its recipient's name in the settings.
+    #: URL of a callback; mails contain their recipients. For a notice: its recipient's name in the settings.
     to: str = ""
     #: What caused it; distinguishes a repeat from a new message.
     occasion: str = ""
-    state: Delivery = Delivery.WAITING  #: How far it is.
-    tries: int = 0  #: How many times it was tried.
-    #: Why the last try failed.
+    state: Delivery = Delivery.WAITING  #: Its delivery state.
+    tries: int = 0  #: Number of delivery attempts.
+    #: Why the last attempt failed.
     problem: str = ""
     #: The batch of the item; the item itself if it is a batch.
     batch: str = field(default="", compare=False)
     sender: Sender = Sender.MESSENGER  #: What sends it.
-    #: State of each recipient, once a mail was tried.
+    #: State of each recipient, after the first attempt.
     recipients: tuple[Recipient, ...] = ()
-    #: Since when it is in its state; None: it is not in the outbox yet.
+    #: When it entered its state; None: it is not in the outbox yet.
     since: datetime | None = field(default=None, compare=False)
-    #: When it is tried next, while it waits.
+    #: When the next attempt is due, while it waits.
     next_try: datetime | None = field(default=None, compare=False)
 
     @property
     def failed(self) -> bool:
-        """Whether at least one try has failed and it was not delivered; it may still be retried."""
+        """Whether it is undelivered after at least one failed attempt; it may still be retried."""
         return self.state is Delivery.GIVEN_UP or (self.state is Delivery.WAITING and self.tries > 0)
 
 
@@ -182,9 +183,9 @@ class MessageFilter:
     """Which messages to list; None: any."""
 
     item: str | None = None
-    #: Only those that did not arrive although at least one try was made.
+    #: Only undelivered ones with at least one attempt.
     failed: bool = False
-    #: Only ids after this one (page by key).
+    #: Only ids after this one (keyset pagination).
     after: str | None = None
     limit: int | None = None
 
@@ -194,11 +195,11 @@ class Intake:
     """The profile and payload that a batch started with."""
 
     batch: str  #: Id of the batch.
-    #: Its profile at that time.
+    #: Its profile when it started.
     profile: Mapping[str, Any] = field(default_factory=dict)
     #: Why its payload yielded no jobs; empty: it did.
     problem: str = ""
-    #: Since when it is kept, by the store's clock; None: from before that was recorded.
+    #: When it was stored, by the store's clock; None: stored before this was recorded.
     at: datetime | None = field(default=None, compare=False)
 
 
@@ -210,6 +211,6 @@ class ObjectFilter:
     collection: str | None = None
     local: str | None = None
     ark: str | None = None
-    #: Only ARKs after this one (page by key).
+    #: Only ARKs after this one (keyset pagination).
     after: str | None = None
     limit: int | None = None

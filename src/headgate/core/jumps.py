@@ -1,9 +1,9 @@
-"""How far tokens and ids jump when a store moves, so that no branch of its history gives one that another gave.
+"""How far tokens and ids jump when a store is copied or restored, so that no two branches issue the same one.
 
-A store that was copied or backed up may go on, and nobody who restores the copy can know how far it went. No clock
-is asked: clocks of two machines differ, and one may be behind. A copy therefore jumps by a step that is larger than
-anything the source can use up, plus a random part, so that two restores of one backup differ even where nothing is
-known of the other. Where an earlier jump is known, the next one goes further.
+A store that was copied or backed up may continue to be used, and a restore cannot know how far it went. Clocks are not
+used: those of two machines differ, and one may be slow. A copy therefore jumps by a step that is larger than anything
+the source can use up, plus a random part, so that two restores of one backup differ even when neither knows of the
+other. If an earlier jump is known, the next one goes beyond it.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from headgate.core.errors import BadValue
 LAST_TOKEN = 2**53 - 1
 #: Ids of batches and ingest jobs have ten digits.
 LAST_NUMBER = 10**10 - 1
-#: What the names of the counters of batches and ingest jobs are.
+#: The names of the counters of batches and ingest jobs.
 NUMBERED = ("bid", "jid")
 
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """How far tokens, and the ids of batches and ingest jobs, go beyond those of the source."""
+    """How far tokens, and the ids of batches and ingest jobs, jump beyond those of the source."""
 
     tokens: int = 0
     ids: int = 0
 
 
-#: Beyond what the source may have used since it was read: 2^40 tokens, 10^8 ids.
+#: More than the source can have used since it was read: 2^40 tokens, 10^8 ids.
 STEP = Jump(2**40, 10**8)
-#: Beyond what an earlier copy, which was given up, may have used.
+#: Beyond what an earlier, abandoned copy may have used.
 NEXT = Jump(2**36, 10**6)
 
 
 def next_jump(known: Jump, below: Callable[[int], int]) -> Jump:
-    """Return a jump beyond those that are known, random within its step: `below(n)` draws from 0 to n - 1."""
+    """Return a jump beyond the known ones, random within its step: `below(n)` draws from 0 to n - 1."""
     tokens, ids = _step(known.tokens, STEP.tokens, NEXT.tokens), _step(known.ids, STEP.ids, NEXT.ids)
     return Jump(known.tokens + tokens + below(tokens), known.ids + ids + below(ids))
 

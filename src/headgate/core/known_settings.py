@@ -1,4 +1,4 @@
-"""All settings that there are, with their defaults and meanings."""
+"""Every setting, with its default and meaning."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from headgate.core.ledger.model import DEFAULT_MAX_INPUT_IDS
 from headgate.core.queue.model import DEFAULT_MAX_CRASHES
 from headgate.core.values.names import RESOURCE_LIMIT
 
-#: How a setting's text is read: as it is, as the URL of a store, as a path, a length of time, a size, a number from 0
-#: on, a whole number from 1 on, a limit (a whole number; 0: none), how long something is kept, or names of variables.
-#: In a file, a relative path (also that of a SQLite store) is relative to the file.
+#: How a setting's text is parsed: unchanged, as the URL of a store, a path, a duration, a size, a number from 0 on, a
+#: whole number from 1 on, a limit (a whole number; 0: none), a retention time, or names of variables. In a file, a
+#: relative path (also that of a SQLite store) is relative to the file.
 Reading = Literal["text", "store", "path", "seconds", "bytes", "number", "count", "limit", "keep", "variables"]
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A setting that there is."""
+    """One setting."""
 
-    #: Its name in the file; in the environment it is HEADGATE_ and this in capitals.
+    #: Its name in the file; the environment variable is HEADGATE_ and this name in capitals.
     name: str
-    #: What it is when nobody says otherwise.
+    #: Its default value.
     default: str
     #: One sentence.
     meaning: str
-    #: Never shown in full.
+    #: It is never shown in full.
     secret: bool = False
-    #: How the text is read.
+    #: How the text is parsed.
     kind: Reading = "text"
 
     @property
     def variable(self) -> str:
-        """Its name in the environment."""
+        """Its environment variable."""
         return "HEADGATE_" + self.name.upper()
 
 
@@ -297,5 +297,5 @@ KNOWN = (
     ),
 )
 
-#: Settings whose variables are not passed on to commands: secrets, and where the files are that hold some.
+#: Settings whose variables are not passed on to commands: secrets, and the paths of files that contain some.
 WITHHELD = tuple(known.variable for known in KNOWN if known.secret or known.name in ("job_key_file", "master_key_file"))

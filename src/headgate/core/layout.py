@@ -1,4 +1,6 @@
-"""Where the nodes of a graph stand: in layers from left to right, with few crossings. Pure; knows no page."""
+"""Positions for the nodes of a graph: in layers from left to right, with few crossings. Pure, and independent of any
+page.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 Edge = tuple[str, str]
-#: How many times the order within the layers is bettered; then little changes.
+#: Number of passes that improve the order within the layers; more change little.
 SWEEPS = 6
 
 
@@ -17,19 +19,19 @@ class Layout:
 
     #: The layer of each node, from 0 on.
     layer: Mapping[str, int]
-    #: Its place in the layer, from 0 on. Edges that pass a layer have a place there too.
+    #: Its position in the layer, from 0 on. Edges that pass through a layer occupy a position there too.
     row: Mapping[str, int]
-    #: For each edge the places (layer, row) that it passes on its way.
+    #: For each edge, the positions (layer, row) that it passes through.
     bends: Mapping[Edge, Sequence[tuple[int, int]]]
-    #: Every node before those that it leads to, as far as there is no ring.
+    #: Every node before its successors, except in cycles.
     order: Sequence[str]
-    #: How many layers, and how many places the fullest one has.
+    #: The number of layers, and of positions in the fullest one.
     width: int
     height: int
 
 
 def layout(nodes: Sequence[str], edges: Iterable[Edge]) -> Layout:
-    """A place for each node: what leads to it stands to its left. An edge that closes a ring is let be."""
+    """Place each node to the right of everything that leads to it. An edge that closes a cycle is ignored."""
     forward = _without_rings(nodes, list(dict.fromkeys(edges)))
     order, layer = _longest_paths(nodes, forward)
     layers: list[list[str]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
@@ -48,7 +50,7 @@ def layout(nodes: Sequence[str], edges: Iterable[Edge]) -> Layout:
 
 
 def _without_rings(nodes: Sequence[str], edges: Sequence[Edge]) -> list[Edge]:
-    """The edges but those that lead back to where the walk came from."""
+    """The edges without those that lead back to a node being visited."""
     after: dict[str, list[str]] = {name: [] for name in nodes}
     for source, target in edges:
         after[source].append(target)
@@ -70,7 +72,7 @@ def _without_rings(nodes: Sequence[str], edges: Sequence[Edge]) -> list[Edge]:
 
 
 def _longest_paths(nodes: Sequence[str], edges: Sequence[Edge]) -> tuple[list[str], dict[str, int]]:
-    """The nodes in topological order, and the longest way to each."""
+    """The nodes in topological order, and the longest path to each."""
     waits = {name: sum(1 for _, target in edges if target == name) for name in nodes}
     layer = dict.fromkeys(nodes, 0)
     order = [name for name in nodes if not waits[name]]
@@ -85,7 +87,7 @@ def _longest_paths(nodes: Sequence[str], edges: Sequence[Edge]) -> tuple[list[st
 
 
 def _passed(edge: Edge, layer: Mapping[str, int], layers: list[list[str]]) -> list[str]:
-    """The edge as steps from layer to layer; where it passes one, it is given a place."""
+    """The edge as steps from layer to layer; it gets a position in every layer that it passes through."""
     source, target = edge
     way = [source]
     for between in range(layer[source] + 1, layer[target]):
@@ -95,7 +97,7 @@ def _passed(edge: Edge, layer: Mapping[str, int], layers: list[list[str]]) -> li
 
 
 def _uncross(layers: list[list[str]], steps: Sequence[Edge]) -> None:
-    """Each node goes to the middle of its neighbours, from left to right and back again."""
+    """Move each node to the middle of its neighbours, from left to right and back again."""
     before: dict[str, list[str]] = {}
     after: dict[str, list[str]] = {}
     for source, target in steps:
@@ -109,7 +111,7 @@ def _uncross(layers: list[list[str]], steps: Sequence[Edge]) -> None:
 
 
 def _places(layers: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Within its layer, from -1 to 1: layers of different heights are alike."""
+    """The position within a layer, from -1 to 1, so that layers of different heights are comparable."""
     return {
         name: (2 * place + 1) / len(names) - 1 for names in layers for place, name in enumerate(names)
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Notices of incidents: who gets which, how incidents are grouped, and how many a recipient gets. Pure."""
+"""Notices of incidents: their recipients, how incidents are grouped, and how many notices a recipient gets. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headgate.core.values.plurals import plural
 from headgate.core.values.wire import plain
 from headgate.core.values.words import check_word, suggestion
 
-#: What messages of notices are about, where those of ingest name a batch or job.
+#: The subject of messages that are notices; messages of ingest name a batch or job.
 ITEM = "incidents"
-#: Incidents that one notice names; the others are counted.
+#: Number of incidents that one notice names; the others are counted.
 NAMED = 10
 #: The kinds of recipients, by the key of the settings.
 CHANNELS: Mapping[str, MessageKind] = {
@@ -28,11 +28,11 @@ CHANNELS: Mapping[str, MessageKind] = {
 }  # fmt: skip
 #: Messages that are notices of incidents.
 NOTICE_KINDS = tuple(CHANNELS.values())
-#: Where a secret may stand: never in the settings themselves.
+#: Places where a secret may be kept: never in the settings themselves.
 REFERENCES = ("env:", "file:")
 KEYS = (*CHANNELS, "secret", "jobs", "kinds")
 HOUR = timedelta(hours=1)
-#: An incident that nobody was notified of for this long is old news.
+#: An incident that was not reported within this time is not reported any more.
 STALE = timedelta(days=1)
 
 
@@ -42,53 +42,53 @@ class NoticeRoute:
 
     name: str
     channel: MessageKind
-    #: The URL, or a reference to it; the addresses of mail.
+    #: The URL, or a reference to it; for mail the addresses.
     to: tuple[str, ...]
-    #: Refers to the secret that signs a webhook.
+    #: A reference to the secret that signs a webhook.
     secret: str = ""
     #: Patterns of names of jobs.
     jobs: tuple[str, ...] = ("*",)
-    #: Kinds of incidents; none: any.
+    #: Kinds of incidents; empty: any.
     kinds: tuple[str, ...] = ()
 
     def wants(self, incident: Incident) -> bool:
-        """Whether it gets notices of an incident."""
+        """Whether it gets notices about an incident."""
         named = any(fnmatchcase(incident.job, pattern) for pattern in self.jobs)
         return named and (not self.kinds or incident.kind in self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
 class SentNotice:
-    """A notice that was put into the outbox, or is kept back since its recipient had too many."""
+    """A notice in the outbox, or one that is deferred because its recipient had too many."""
 
     id: str
     #: The name of its recipient.
     recipient: str
     at: datetime
-    #: How many incidents it reported.
+    #: How many incidents it reports.
     count: int
-    #: What it would have said, while it is kept back: incidents by job.
+    #: Its content while it is deferred: number of incidents by job.
     kept: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NoticePolicy:
-    """How notices are grouped and limited."""
+    """Grouping and limits of notices."""
 
     #: Incidents that open within this time are one notice.
     window: timedelta = timedelta(minutes=1)
-    #: Notices that one recipient gets in an hour.
+    #: Number of notices that one recipient gets in an hour.
     most: int = 20
 
 
 @dataclass(frozen=True, slots=True)
 class NoticePlan:
-    """What to do about due incidents, in one transaction."""
+    """The actions for due incidents, carried out in one transaction."""
 
     reported: Sequence[Incident] = ()
     notices: Sequence[SentNotice] = ()
     messages: Sequence[Message] = field(default=(), repr=False)
-    #: Notices that were kept back, and are in a summary now.
+    #: Deferred notices that a summary now covers.
     released: Sequence[str] = ()
 
 
@@ -96,7 +96,7 @@ class NoticePlan:
 
 
 def parse_routes(text: str) -> tuple[NoticeRoute, ...]:
-    """The recipients that the settings name. BadValue says which one is wrong, and how."""
+    """The recipients that the settings name. BadValue says which one is wrong, and why."""
     if not text:
         return ()
     try:
@@ -159,15 +159,15 @@ def _check_url(what: str, to: Sequence[str]) -> None:
         raise BadValue(what, url, "is not one URL: https://host/path, env:VARIABLE or file:PATH")
 
 
-# ---------------------------------------------------------------- what is sent
+# ---------------------------------------------------------------- the content of notices
 
 
 def plan_notices(
     due: Sequence[Incident], sent: Sequence[SentNotice], routes: Sequence[NoticeRoute], policy: NoticePolicy,
     now: datetime, tag: str,
 ) -> NoticePlan:  # fmt: skip
-    """Decide about incidents of which a notice is due. `sent`: notices of the last hour, and those that are kept back;
-    `tag`: distinguishes this store's notices from another's.
+    """Decide about incidents whose notice is due. `sent`: notices of the last hour, and deferred ones; `tag`:
+    distinguishes this store's notices from another's.
     """
     plan = _NoticeDraft(sent, policy, now, tag)
     for closes in (False, True):
@@ -205,10 +205,10 @@ class _NoticeDraft:
     def send(self, route: NoticeRoute, incidents: Sequence[Incident], *, closes: bool) -> None:
         """One notice; it is kept back if the recipient had as many as it may get, or others are kept back already.
 
-        The last one of the hour is left for the summary.
+        The last one of the hour is reserved for the summary.
         """
         first = min(incidents, key=lambda each: each.id)
-        since = int((first.due or first.at).timestamp() * 1e6)  # The same, in every process.
+        since = int((first.due or first.at).timestamp() * 1e6)  # The same in every process.
         number = f"incident-{self._tag}-{first.id}-{'closed' if closes else 'opened'}-{since}-{route.name}"
         waits, jobs = any(each.recipient == route.name for each in self._kept), _jobs(incidents)
         if waits or self._counts[route.name] >= self._policy.most - 1:
@@ -222,7 +222,7 @@ class _NoticeDraft:
         self._post(route, number, f"incident.{'closed' if closes else 'opened'}", data, _text(incidents, closes=closes))
 
     def summarise(self, route: NoticeRoute) -> None:
-        """Tell of everything that was kept back, once the recipient may get a notice again."""
+        """Summarise everything that was deferred, once the recipient may get a notice again."""
         kept = [each for each in self._kept if each.recipient == route.name]
         if not kept or self._counts[route.name] >= self._policy.most:
             return
@@ -240,7 +240,7 @@ class _NoticeDraft:
         body = {"type": event, "timestamp": plain(self._now), "data": dict(data)}
         if route.channel is not MessageKind.WEBHOOK:
             body["text"] = text
-        number = number.replace(".", "_")[:200]  # Standard Webhooks: an id has no dot.
+        number = number.replace(".", "_")[:200]  # Standard Webhooks: an id contains no dot.
         content = json.dumps(body if route.channel is not MessageKind.SLACK else {"text": text}, ensure_ascii=False)
         self.messages.append(Message(number, route.channel, ITEM, content, route.name))
         self.notices.append(SentNotice(number, route.name, self._now, int(data["count"])))

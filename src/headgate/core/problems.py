@@ -1,4 +1,4 @@
-"""Errors as JSON: the word for each kind, and its data, which are what its constructor takes."""
+"""Errors as JSON: the word for each kind, and its data, which are its constructor's arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.core.ledger.verdicts import Verdict
 from headgate.core.locks.model import Blocker, Request
 from headgate.core.values.wire import parse, plain
 
-#: What the type of a problem document begins with; the rest is the error's word.
+#: The prefix of a problem document's type; the error's word follows.
 TYPE = "urn:headgate:"
 #: Types that the error tree names without importing them.
 _NOUNS = {"Sequence": Sequence, "Request": Request, "Blocker": Blocker, "Verdict": Verdict}
@@ -31,7 +31,7 @@ def _kinds() -> Mapping[str, type[HeadgateError]]:
 
 
 def _shapes(kind: type[HeadgateError]) -> Mapping[str, Any]:
-    """What the constructor takes: names and types."""
+    """The constructor's parameters: names and types."""
     if "__init__" not in vars(kind):
         return {}
     hints = get_type_hints(kind.__init__, localns=_NOUNS)
@@ -39,12 +39,12 @@ def _shapes(kind: type[HeadgateError]) -> Mapping[str, Any]:
 
 
 def data_of(error: HeadgateError) -> dict[str, Any]:
-    """The data of an error in JSON's own types. What only completes its text is not among them."""
+    """The data of an error in JSON types. Arguments that only complete its text are left out."""
     return {name: plain(getattr(error, name)) for name in _shapes(type(error)) if hasattr(error, name)}
 
 
 def error_of(word: str, detail: str, data: Mapping[str, Any]) -> HeadgateError | None:
-    """The error with that word, text and data; None if no kind has that word."""
+    """The error with that word, text and data; None for an unknown word."""
     kind = _kinds().get(word)
     if kind is None:
         return None

@@ -1,1 +1,1 @@
-"""What runs by itself, beside those who ask."""
+"""Background daemons."""

@@ -1,7 +1,7 @@
-"""Consumers: they take items in some states, have a handler work on each, and fire what the table says.
+"""Consumers: they take items in some states, run a handler on each, and fire the events of the table.
 
-Every worker is a thread. A worker that is asked to stop takes nothing more; what runs may end within a time of grace,
-and is handed back after that: an item is moved by its outcome, or stays where it is.
+Every worker is a thread. A worker that is asked to stop takes nothing more; running work may finish within a grace
+period, and is then released: an item is moved by its outcome, or keeps its state.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from headgate.service.queue.outcomes import CanAbandon, Handler
 from headgate.service.queue.use_cases import Queue
 from headgate.telemetry import event
 
-#: An idle worker looks at least this often, though nobody woke it.
+#: An idle worker checks at least this often, even if it is not woken.
 POLL_SECONDS = 5.0
-#: The pause while the store does not answer, at first and at most; it doubles each time.
+#: The pause while the store is unavailable, at first and at most; it doubles each time.
 FIRST_BACK_OFF_SECONDS, LONGEST_BACK_OFF_SECONDS = 0.5, 30.0
-#: What handlers get to end in after the time of grace, when they were notified that the item is given up.
+#: The time that handlers have to end after the grace period, once they are notified that the item is released.
 LAST_SECONDS = 3.0
-#: Jobs that do not pass stay in this state, and all are looked at in every round.
+#: Deferred jobs stay in this state, and all are checked in every round.
 ROUNDS_STATE = PROVISIONING
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What to do with the items in one state."""
+    """How to process the items in one state."""
 
     #: `batch` or `ingest job`.
     noun: str
     state: str
     handler: Handler
-    #: How many at a time.
+    #: Number of items at a time.
     workers: int = 1
 
 
@@ -53,18 +53,18 @@ class Pace:
     lease: float = DEFAULT_LEASE
     #: Between two rounds, while there are items that cannot be done yet.
     round_pause: float = 10.0
-    #: From being asked to stop to handing back what still runs.
+    #: From the request to stop until running items are released.
     grace: float = 30.0
 
 
 class Consumers:
-    """Some posts, each with its workers."""
+    """Several posts, each with its workers."""
 
     def __init__(
         self, queue: Queue, posts: Sequence[Post], pace: Pace | None = None, stop: threading.Event | None = None
     ) -> None:
         self._pace = pace or Pace()
-        #: Set: nobody takes anything more. Call `stop` after setting it, to wait for what runs.
+        #: Set: no worker takes anything more. Call `stop` after setting it, to wait for running work.
         self._stop = stop or threading.Event()
         self._workers: list[Worker] = []
         for post in posts:
@@ -77,7 +77,9 @@ class Consumers:
             threading.Thread(target=worker.run, name=f"headgate-{worker.post.state}", daemon=True).start()
 
     def stop(self, hurry: threading.Event | None = None) -> None:
-        """Take nothing more, wait for what runs, and hand back what does not end in time. `hurry` ends the grace."""
+        """Take nothing more, wait for running work, and release what does not end in time. `hurry` ends the grace
+        period.
+        """
         self._stop.set()
         running = [worker for worker in self._workers if worker.busy]
         event("consumer.stopping", running=len(running), grace=self._pace.grace)
@@ -98,11 +100,11 @@ class Consumers:
 
 
 class Worker:
-    """One thread: takes an item, has it worked on, reports, and looks for the next."""
+    """One thread: takes an item, runs the handler, reports, and looks for the next one."""
 
     def __init__(self, queue: Queue, post: Post, lane: Lane, lease: float, stop: threading.Event) -> None:
         self.post = post
-        #: Set while this worker has nothing taken and takes nothing.
+        #: Set while this worker has no item and takes none.
         self.idle = threading.Event()
         self.idle.set()
         self._queue = queue
@@ -115,11 +117,11 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether it has something, or is about to."""
+        """Whether it has an item, or is about to take one."""
         return not self.idle.is_set()
 
     def run(self) -> None:
-        """Until asked to stop. Nothing ends it but that."""
+        """Run until asked to stop. Nothing else ends it."""
         event("consumer.started", noun=self.post.noun, state=self.post.state)
         while not self._stop.is_set():
             try:
@@ -134,13 +136,13 @@ class Worker:
                 self._back_off("consumer.error", f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def give_up(self) -> None:
-        """The time of grace is over: the handler is notified that its item is lost."""
+        """The grace period is over: the handler is notified that its item is lost."""
         hold = self._hold
         if hold is not None:
             hold.give_up("the consumer is stopping, and its grace period is over")
 
     def hand_back(self) -> None:
-        """What is still taken is nobody's: its handler's report, should there be one, will be refused."""
+        """Release items that are still taken: a later report of the handler will be refused."""
         hold = self._hold
         if hold is None:
             return
@@ -155,7 +157,7 @@ class Worker:
             event("consumer.not_handed_back", logging.WARNING, item=hold.item.id, why=str(error))
 
     def _work_once(self) -> bool:
-        """One item from taking to report. False: there is none now."""
+        """One item, from taking it to the report. False: there is none now."""
         if self._lane.resting() or not self._begin():
             return False
         try:
@@ -169,7 +171,7 @@ class Worker:
             self.idle.set()
 
     def _begin(self) -> bool:
-        """From here on the worker counts as busy; unless it is asked to stop already."""
+        """From here on the worker counts as busy, unless it has already been asked to stop."""
         self.idle.clear()
         if self._stop.is_set():
             self.idle.set()
@@ -201,7 +203,7 @@ class Worker:
                 self._hold = None
 
     def _rest(self) -> None:
-        """Until there may be work. What was deferred wakes nobody: it lies there, free, all the time."""
+        """Wait until there may be work. Deferred items wake nobody, because they are free all the time."""
         pause = self._lane.resting()
         if pause:
             self._stop.wait(min(pause, POLL_SECONDS))

@@ -1,6 +1,7 @@
-"""The keeper of history and logs: removes what is older than it need be kept, a few at a time.
+"""The keeper of history and logs: removes what is older than its retention time, a few entries at a time.
 
-Each step is a short transaction on the oldest entries, where nothing else writes, and rests for as long as it took.
+Each step is a short transaction on the oldest entries, where nothing else writes, followed by a pause of the same
+length.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from headgate.daemons.reaper import until_nothing
 from headgate.daemons.rounds import Rounds
 from headgate.service.leases.clock import steady, wall
 
-#: Entries that are removed together, and logs, which are large.
+#: Number of entries that are removed together, and of logs, which are large.
 PORTION, LOG_PORTION = 1000, 100
-#: Seconds between two looks, at least: history is kept for days.
+#: Minimum number of seconds between two checks: history is kept for days.
 LOOK_SECONDS = 60.0
 LONGEST_REST_SECONDS = 1.0
 
 
 class Forgetful(Protocol):
-    """Something from which the oldest entries can be removed."""
+    """A store from which the oldest entries can be removed."""
 
     def forget(self, until: datetime, limit: int) -> int: ...
 

@@ -1,7 +1,7 @@
-"""The mover of history: what happened long ago leaves ZooKeeper, where everything is kept in memory, for `url`.
+"""The mover of history: copies old entries from ZooKeeper, which keeps everything in memory, to `url`.
 
-An entry is written to the database before it is removed from ZooKeeper, and is written once: a mover may die
-at any moment, and several may run at once.
+An entry is written to the database before it is removed from ZooKeeper, and is written only once: a mover may die at
+any moment, and several can run at once.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from headgate.daemons.rounds import Rounds
 from headgate.service.checks import check_span
 from headgate.stores.ports.history import HistoryKeeper, HistorySource
 
-#: Entries that are moved together.
+#: Number of entries that are moved together.
 PORTION = 500
 
 
 def history_mover(source: HistorySource, keeper: HistoryKeeper, age: float, interval: float) -> Rounds:
-    """Moves what nothing has touched for `age` seconds."""
+    """Moves entries that have not changed for `age` seconds."""
     seconds = check_span("history_age", age)
     return Rounds(
         "history",
@@ -27,7 +27,7 @@ def history_mover(source: HistorySource, keeper: HistoryKeeper, age: float, inte
 
 
 def move(source: HistorySource, keeper: HistoryKeeper, age: float) -> int:
-    """One portion. Returns how many entries left."""
+    """One portion. Returns how many entries were moved."""
     leaves = source.oldest(age, PORTION)
     if not leaves:
         return 0

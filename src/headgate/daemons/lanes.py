@@ -1,4 +1,4 @@
-"""The order in which one state's items are looked at: from the first on, and past those that must wait."""
+"""The order in which the items in one state are processed: from the first on, skipping those that must wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headgate.core.queue.model import IngestJob, Item
 from headgate.service.leases.clock import steady
 
-#: The pause before an item is looked at again, at first and at most; it doubles each time.
+#: The pause before an item is checked again, at first and at most; it doubles each time.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 300.0
 
 
@@ -19,16 +19,16 @@ class _Wait:
 
 
 class Lane:
-    """One state, for all workers of a consumer. Items that are not done are deferred, and do not stop the others.
+    """One state, shared by all workers of a consumer. Deferred items do not block the others.
 
-    While something is deferred, the workers go in rounds: each item is taken once, the round ends when there is none
-    behind the last one, and the next begins after a pause. So every item is looked at, and nothing is in a hurry.
+    While items are deferred, the workers go in rounds: each item is taken once, the round ends when there is none after
+    the last one, and the next begins after a pause. So every item is checked, without a busy loop.
     """
 
     def __init__(self, round_pause: float, *, grows: bool = True) -> None:
-        #: No pause between two rounds is longer: what arrives meanwhile waits for it.
+        #: The maximum pause between two rounds: new items wait for it.
         self._round_pause = round_pause
-        #: Whether an item's pause grows each time; otherwise it is looked at in every round.
+        #: Whether an item's pause grows each time; otherwise it is checked in every round.
         self._grows = grows
         self._guard = threading.Lock()
         self._waits: dict[str, _Wait] = {}
@@ -41,12 +41,12 @@ class Lane:
             return self._last
 
     def resting(self) -> float:
-        """Seconds until the next round begins; 0: look now."""
+        """Seconds until the next round begins; 0: now."""
         with self._guard:
             return max(self._next_round - steady(), 0.0)
 
     def too_early(self, item: Item) -> bool:
-        """Whether an item that was taken should still wait: then the round goes on behind it."""
+        """Whether a taken item should wait longer: then the round continues after it."""
         with self._guard:
             early = item.id in self._waits and self._waits[item.id].until > steady()
             if early:
@@ -54,7 +54,7 @@ class Lane:
             return early
 
     def put_off(self, item: Item) -> float:
-        """It is not done. Returns the seconds until it is looked at again."""
+        """It was deferred. Returns the seconds until it is checked again."""
         with self._guard:
             before = self._waits.get(item.id)
             pause = FIRST_PAUSE_SECONDS if before is None else min(before.pause * 2, LONGEST_PAUSE_SECONDS)
@@ -64,23 +64,23 @@ class Lane:
             return pause
 
     def moved(self, item: Item) -> None:
-        """It is done, or no longer ours: nothing is remembered of it."""
+        """It is done, or no longer ours: forget it."""
         with self._guard:
             self._waits.pop(item.id, None)
 
     def end_round(self) -> None:
-        """There is none behind the last one: the next round begins after a pause."""
+        """There is none after the last one: the next round begins after a pause."""
         with self._guard:
             self._last = None
             now = steady()
-            # What somebody else has moved meanwhile is forgotten when it was not seen for long.
+            # Items that others have moved meanwhile are forgotten after some time.
             self._waits = {key: wait for key, wait in self._waits.items() if wait.until > now - LONGEST_PAUSE_SECONDS}
             soonest = min((wait.until for wait in self._waits.values()), default=now)
             pause = max(soonest - now, FIRST_PAUSE_SECONDS) if self._grows else self._round_pause
             self._next_round = now + min(pause, self._round_pause)
 
     def _go_past(self, item: Item) -> None:
-        """Several workers end in any order: the round only goes forward."""
+        """Several workers finish in any order: the round only moves forward."""
         if self._last is None or _order(item) > _order(self._last):
             self._last = item
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from headgate.daemons.rounds import Rounds
 
-#: Somebody waits for the report: look at least this often.
+#: A recipient waits for the report: check at least this often.
 INTERVAL_SECONDS = 1.0
 
 
 def messenger(send: Callable[[], int], interval: float) -> list[Rounds]:
-    """Several may run at once: what is sent twice has one id."""
+    """Several can run at once: a message that is sent twice has the same id."""
     return [Rounds("messenger", send, min(interval, INTERVAL_SECONDS))]

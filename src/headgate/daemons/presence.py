@@ -1,4 +1,4 @@
-"""A daemon says that it lives, again and again, and that it has ended."""
+"""A daemon registers as running, renews its registration, and deregisters at its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ ONCE_SECONDS = 3600.0
 
 
 def sign_on(presence: Presence, steps: Sequence[str]) -> Rounds:
-    """Sign this process on at once, and return the rounds that renew it. A store that is away is asked again."""
+    """Register this process at once, and return the rounds that renew the registration. An unavailable store is
+    retried.
+    """
 
     def renew() -> int:
         if steps:
@@ -29,12 +31,12 @@ def sign_on(presence: Presence, steps: Sequence[str]) -> Rounds:
 
 
 def sign_off(presence: Presence) -> None:
-    """Sign this process off. A store that is away notices when the lease expires."""
+    """Deregister this process. An unavailable store notices it when the lease expires."""
     with suppress(HeadgateError):
         presence.sign_off(owner())
 
 
 def ran_once(presence: Presence, steps: Sequence[str]) -> None:
-    """Note that these daemons ran one round: the next one may come from the same schedule."""
+    """Record that these daemons ran one round: the next one may come from the same schedule."""
     with suppress(HeadgateError):
         presence.sign_on(Daemon(f"once {' '.join(steps)}"[:255], owner(), tuple(steps), ONCE_SECONDS))

@@ -1,6 +1,6 @@
 """The reaper: frees what dead processes held, even if no other client needs it.
 
-Several may run at once: each write names what it expects to find, so that a claim or a lock ends once.
+Several can run at once: each write names the state that it expects, so that a claim or lock ends only once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from headgate.service.locks.use_cases import Locks
 from headgate.service.queue.use_cases import Queue
 from headgate.service.repeats import RepeatRecords
 
-#: Seconds between two looks for keys that are kept no longer, at least: they are kept for a day.
+#: Minimum number of seconds between two checks for expired keys, which are kept for a day.
 KEYS_SECONDS = 600.0
 
 
 def reaper(locks: Locks, ledger: Ledger | None, queue: Queue, interval: float) -> list[Rounds]:
-    """Each noun apart: they may be in two stores, and one that is away keeps nobody from the other."""
+    """Each noun separately: they may be in two stores, and an unavailable one must not block the other."""
     found = [Rounds("reaper of locks", lambda: until_nothing(locks.expire), interval)]
     if ledger is not None:
         found.append(Rounds("reaper of claims", lambda: until_nothing(ledger.reap), interval))
@@ -27,12 +27,12 @@ def reaper(locks: Locks, ledger: Ledger | None, queue: Queue, interval: float) -
 
 
 def key_reaper(keys: RepeatRecords, interval: float) -> Rounds:
-    """Removes the records of requests with an idempotency key once they are kept no longer."""
+    """Removes expired records of requests with an idempotency key."""
     return Rounds("reaper of idempotency keys", lambda: until_nothing(keys.clean), max(interval, KEYS_SECONDS))
 
 
 def until_nothing(act: Callable[[], int]) -> int:
-    """Again while there is something to do, since one call does a part of much. Returns how much it was."""
+    """Repeat while there is something to do, since one call frees a limited number. Returns the total."""
     total = 0
     while count := act():
         total += count

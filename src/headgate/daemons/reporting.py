@@ -1,4 +1,4 @@
-"""One item: the handler works on it, and its outcome becomes an event of the table."""
+"""One item: the handler processes it, and its outcome becomes an event of the table."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from headgate.service.queue.outcomes import CanFinish, Done, Failed, Handler, He
 from headgate.service.queue.use_cases import Queue
 from headgate.telemetry import event
 
-#: Pause before a report is repeated to a store that does not answer.
+#: Pause before a report is retried while the store is unavailable.
 RETRY_SECONDS = 0.5
-#: A size that cannot be found out stops nobody.
+#: An unknown size blocks nothing.
 NEVER_FAILS = ESTIMATING
-#: A signal to all processes of a group reaches the daemon and its command within this time.
+#: A signal to all processes of a group reaches both the daemon and its command within this time.
 HEARING_SECONDS = 1.0
 
 
 class Reporter:
-    """Has a handler work on items, and reports the outcomes to the queue."""
+    """Runs a handler on items, and reports the outcomes to the queue."""
 
     def __init__(self, queue: Queue, handler: Handler, lane: Lane, stop: threading.Event | None = None) -> None:
         """`stop`: set when the daemon was asked to stop."""
@@ -48,7 +48,7 @@ class Reporter:
         self._stop = stop or threading.Event()
 
     def work(self, item: Item, hold: ItemHold) -> None:
-        """Work on an item that was taken, and report. Whatever happens to it is logged."""
+        """Process a taken item, and report. Everything that happens to it is logged."""
         try:
             outcome = self._handled(item, hold)
             hold.check()
@@ -81,28 +81,28 @@ class Reporter:
         return Failed(f"the handler returned {outcome!r}, which is not an outcome")
 
     def _was_interrupted(self, outcome: Outcome) -> bool:
-        """Whether a step failed because the daemon was asked to stop. What has been done by then counts."""
+        """Whether a step failed because the daemon was asked to stop. Work done by then counts."""
         if not isinstance(outcome, Failed):
             return False
-        # The signal that ended the command may have been for us too, and not be heard yet.
+        # The signal that ended the command may also be meant for us, and not have arrived yet.
         return self._stop.wait(HEARING_SECONDS) if outcome.by_signal else self._stop.is_set()
 
     def _held(self, item: Item) -> Outcome | None:
-        """An item of a held collection waits, and nobody looks into it, where the table lets it be held."""
+        """An item of a held collection is put on hold without being processed, if the table allows it."""
         if not has_row(self._table(item), item.state, HOLD_EVENT):
             return None
         hold = self._queue.hold_of(item.profile)
         return None if hold is None else Held(f"collection {hold.profile} is on hold, set by {hold.who}: {hold.reason}")
 
     def _let_go(self, item: Item, why: str) -> None:
-        """Given up, or lost. Perhaps it is still ours: then others need not wait for its lease's end."""
+        """Given up, or lost. It may still be ours: then others need not wait for the end of its lease."""
         event("consumer.lost", logging.WARNING, item=item.id, state=item.state, why=why)
         with suppress(Lost, Unavailable):
             self._queue.give_back(item, "its consumer had to release it before it finished")
             event("consumer.handed_back", item=item.id, state=item.state)
 
     def _report_while_ours(self, item: Item, outcome: Outcome, hold: ItemHold) -> None:
-        """Repeat the report to a store that does not answer while the item is ours: firing twice moves once."""
+        """Retry the report while the store is unavailable and the item is ours: a repeat has no further effect."""
         while True:
             try:
                 self._report(item, outcome)
@@ -118,7 +118,7 @@ class Reporter:
         try:
             self._fire(item, outcome)
         except (Refused, Invalid) as error:
-            # The handler asked for something that cannot be: that is its failure.
+            # The handler requested an invalid change: this counts as its failure.
             event("consumer.outcome_refused", logging.WARNING, item=item.id, state=item.state, why=str(error))
             self._fire(item, Failed(f"the handler's outcome is not valid: {error}"))
 
@@ -137,7 +137,7 @@ class Reporter:
             handler.finished(moved)
 
     def _possible(self, item: Item, outcome: Outcome) -> Outcome:
-        """A failure in a state that the table lets nobody fail in: the job goes on, or is looked at again."""
+        """A failure in a state without a fail row: the job continues, or is deferred."""
         if not isinstance(outcome, Failed) or has_row(self._table(item), item.state, FAIL_EVENT):
             return outcome
         if isinstance(item, IngestJob) and item.state == NEVER_FAILS:

@@ -1,7 +1,7 @@
-"""Doing something again and again until asked to stop: what every daemon is made of.
+"""Repeating a task until asked to stop: the base of every daemon.
 
-A round that the store does not allow (it is away, or says no) is logged, and tried again after a growing pause. An
-error of any other kind is a bug: it ends everything, so that a supervisor sees it.
+A round that the store does not allow (it is unavailable, or refuses) is logged, and retried after a growing pause. Any
+other error is a bug: it ends everything, so that a supervisor notices.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from headgate.core.errors import HeadgateError
 from headgate.service.leases.clock import steady
 from headgate.telemetry import event
 
-#: No pause after failures grows beyond this, unless the interval itself does.
+#: The maximum pause after failures, unless the interval itself is longer.
 LONGEST_BACK_OFF_SECONDS = 60.0
 #: Pauses vary by this factor, so that daemons that were started together do not stay in step.
 JITTER = 0.2
-#: The longest time until a signal is heard.
+#: The maximum delay before a signal is handled.
 HEARING_SECONDS = 0.5
-#: What is under way when it is time to stop gets this long. Leaving it is safe: a transaction happens wholly or not.
+#: The time that a running round has to end at a stop. Abandoning it is safe: a transaction takes effect completely or
+#: not at all.
 GOODBYE_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """One act, again and again."""
+    """A repeated task."""
 
     #: Its name in the log.
     name: str
-    #: One round; gives how much there was to do.
+    #: One round; returns the amount of work that it did.
     act: Callable[[], int]
-    #: Seconds from one round's end to the next one's beginning.
+    #: Seconds from the end of one round to the start of the next.
     interval: float
-    #: A number from 0 to 1, another one each time.
+    #: A number from 0 to 1, different each time.
     chance: Callable[[], float] = fraction
-    #: What happened to what there was to do.
+    #: The log text for work that was done.
     done_word: str = "ended"
-    #: Why there is nothing to do, and never will be; empty: there may be.
+    #: Why there is no work, and never will be; empty: there may be some.
     idle: str = ""
-    #: What is done after the last round.
+    #: Runs after the last round.
     end: Callable[[], None] = lambda: None
 
     def run(self, stop: threading.Event) -> None:
@@ -59,21 +60,21 @@ class Rounds:
         event("daemon.stopped", daemon=self.name)
 
     def finish(self) -> None:
-        """Do what is done after the last round; a store that is away hears of it by the end of leases."""
+        """Run the final act; an unavailable store notices the end when leases expire."""
         try:
             self.end()
         except HeadgateError as error:
             event("daemon.not_ended", logging.WARNING, daemon=self.name, why=str(error))
 
     def pause(self, failures: int) -> float:
-        """Seconds until the next round, after this many failures in a row."""
+        """Seconds until the next round, after this many consecutive failures."""
         longest = max(self.interval, LONGEST_BACK_OFF_SECONDS)
-        # The exponent has a limit of its own: a store may be away for years.
+        # The exponent is limited: a store may be unavailable for years.
         wanted = min(self.interval * 2.0 ** min(failures, 30), longest)
         return wanted * (1 + JITTER * (2 * self.chance() - 1))
 
     def _round(self, failures: int) -> int:
-        """One round. Returns how many have failed in a row."""
+        """One round. Returns the number of consecutive failures."""
         try:
             done = self.act()
         except HeadgateError as error:
@@ -86,7 +87,7 @@ class Rounds:
 
 
 def run_together(every: Sequence[Rounds], stop: threading.Event) -> None:
-    """Each in a thread of its own, until `stop` is set. When one breaks, all stop, and its error is raised."""
+    """Each in its own thread, until `stop` is set. When one fails, all stop, and its error is raised."""
     broken: list[BaseException] = []
 
     def run(rounds: Rounds) -> None:
@@ -99,7 +100,8 @@ def run_together(every: Sequence[Rounds], stop: threading.Event) -> None:
     threads = [threading.Thread(target=run, args=(each,), name=f"headgate-{each.name}", daemon=True) for each in every]
     for thread in threads:
         thread.start()
-    # A signal that the system hands to another thread is heard by this one when it wakes up: never sleep for good.
+    # A signal that the system delivers to another thread is handled by this one when it wakes up: never sleep without a
+    # limit.
     while not stop.wait(HEARING_SECONDS):
         pass
     deadline = steady() + GOODBYE_SECONDS

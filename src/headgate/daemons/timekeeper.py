@@ -7,23 +7,25 @@ from headgate.daemons.rounds import Rounds
 from headgate.service.expectations import Expectations
 from headgate.service.leases.clock import steady
 
-#: Seconds between two rounds at most: lateness is exact to the minute.
+#: Maximum number of seconds between two rounds: lateness is accurate to the minute.
 INTERVAL_SECONDS = 5.0
-#: Seconds after which a round ends, so that others hear of its end; what is left waits for the next one.
+#: Seconds after which a round ends, so that its end is reported; the rest waits for the next one.
 ROUND_SECONDS = 5.0
 
 
 class Timekeeper:
-    """One worker among several: the one whose turn it is judges, and another takes over when its lease expires."""
+    """One worker among several: the one with the turn judges, and another takes over when its lease expires."""
 
     def __init__(self, expectations: Expectations, worker: str, lease: float = JUDGE_LEASE) -> None:
         self._expectations, self._worker, self._lease = expectations, worker, lease
         self._token: int | None = None
-        #: Where the look at late chunks goes on.
+        #: Where the check of late chunks continues.
         self._after = 0
 
     def round(self) -> int:
-        """Judge what is due, and look at what is late. Returns how much that was; 0 while it is another's turn."""
+        """Judge what is due, and check late chunks. Returns how many data ids that were; 0 while another worker has the
+        turn.
+        """
         done, until = 0, steady() + ROUND_SECONDS
         while self._renew() and (judged := self._expectations.judge(self._token or 0)) and judged.more:
             done += judged.seen
@@ -47,6 +49,6 @@ class Timekeeper:
 
 
 def timekeeper(expectations: Expectations, worker: str, interval: float) -> list[Rounds]:
-    """Several may run at once: one of them judges."""
+    """Several can run at once: one of them judges."""
     keeper = Timekeeper(expectations, worker)
     return [Rounds("timekeeper", keeper.round, min(interval, INTERVAL_SECONDS), done_word="judged", end=keeper.end)]

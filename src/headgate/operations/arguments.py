@@ -6,9 +6,9 @@ from typing import Annotated
 
 from headgate.operations.declaring import About, Named
 
-#: The length of a page, at most and unless said otherwise.
+#: The maximum and the default length of a page.
 MOST, USUAL = 1000, 100
-#: The longest that a caller may wait in one request.
+#: The longest time that a caller may wait in one request.
 LONGEST_WAIT = 3600.0
 
 Limit = Annotated[int, About("Largest number of results.", ge=1, le=MOST)]
@@ -18,13 +18,15 @@ Lease = Annotated[float, About("Lease length in seconds.", gt=0)]
 Token = Annotated[int, About("Token of the grant.", ge=1, lt=2**63)]
 Reason = Annotated[str, About("Reason, recorded in the history.", min_length=1, example="the disk is full", kept=True)]
 OptionalReason = Annotated[str, About("Reason, recorded in the history.", kept=True)]
-By = Annotated[str | None, About("Name of the acting person or process, if the token does not say it.", caller="by")]
+By = Annotated[
+    str | None, About("Name of the acting person or process, if the token does not determine it.", caller="by")
+]
 Worker = Annotated[str | None, About("Name of the worker (default: the calling process).", caller="worker")]
 #: The caller's name, which the service adds.
 Caller = Annotated[str | None, About(place="caller", caller="by")]
 RequestId = Annotated[str | None, About("The caller's id of this request.", place="header", caller="request")]
 
-Steal = Annotated[bool, About("Also from a running worker.")]
+Steal = Annotated[bool, About("Even if a worker is running it.")]
 DryRun = Annotated[bool, About("Only report what would change.")]
 
 Count = Annotated[int, Named("count")]

@@ -1,4 +1,4 @@
-"""Claims of chunks: what a worker asks and reports."""
+"""Claims of chunks: requests and reports of workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLAIMED = "Claimed, with a new token."
 LOST = (ClaimLost, NotOwner, UnknownName)
 ListedOutputs = Annotated[
     dict[str, Annotated[list[str], About(max_length=MOST_PARTS)]] | None,
-    About("The data ids that were made of each dataset that the job fans out to.", example={"parts": ["a", "b"]}),
+    About("The data ids that were made, by fan-out dataset of the job.", example={"parts": ["a", "b"]}),
 ]
 Texts = Annotated[list[LogText], About("The end of each stream.", min_length=1, max_length=len(LogStream))]
 
@@ -67,8 +67,8 @@ def interrupt(
 ) -> None:  # fmt: skip
     """Report that the worker was asked to stop before the chunk was done: no attempt and no failure is counted.
 
-    The chunk is claimable again at once, or held after `max_interruptions`. Reporting it twice changes nothing. 409
-    when the claim is not yours.
+    The chunk can be claimed again at once, or is held after `max_interruptions`. Reporting it twice changes nothing.
+    409 when the claim is not yours.
     """
 
 
@@ -77,10 +77,10 @@ def interrupt(
 )  # fmt: skip
 def keep_log(
     job: str, dataid: str, token: Token, texts: Texts,
-    ended: Annotated[bool, About("No more will follow: the outcome is reported next.")] = False,
+    ended: Annotated[bool, About("The log is complete: the outcome is reported next.")] = False,
 ) -> None:  # fmt: skip
-    """Keep the end of what was written while the chunk was worked on; a text replaces the one before. The service keeps
-    as much as its own setting `log_keep` says. 409 when the claim is not yours.
+    """Store the end of the output of an attempt; a text replaces the one before. The service's own setting `log_keep`
+    limits the length. 409 when the claim is not yours.
     """
 
 

@@ -18,8 +18,8 @@ ALARMS = "Each with its sentence and the command that fixes it."
 
 @declared.get("/alarms", "read", answer=ALARMS, call="alarms")
 def alarms() -> Page[Alarm]:
-    """List what is stuck: what waits for a consumer or daemon that does not run, for a profile that cannot be used, or
-    far longer than usual, and history that is overdue for removal. Empty for a caller whose `read` is limited.
+    """List what is stuck: items that wait for a consumer or daemon that is not running, for a profile that cannot be
+    used, or far longer than usual, and history that is overdue for removal. Empty for a caller whose `read` is limited.
     """
 
 
@@ -50,7 +50,7 @@ def sign_off(daemon: str) -> None:
 
 @declared.get("/watchers", "read", answer="By dataset.", call="watches.list", whole=True, cursor="dataset")
 def watchers(after: After = None, limit: Limit = USUAL) -> Page[Watcher]:
-    """List the watchers of datasets, each with when it last looked, and when a file last arrived."""
+    """List the watchers of datasets, with the times of the last poll and of the last new file."""
 
 
 @declared.post(

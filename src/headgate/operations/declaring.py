@@ -1,4 +1,4 @@
-"""What an operation is: everything that a service, its documentation and a remote client know of it."""
+"""The definition of an operation: everything that a service, its documentation and a remote client know about it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _IN_PATH = re.compile(r"\{(\w+)\}")
 
 
 class Idempotency(Enum):
-    """What a repeat of the same request does, and so how a client sends a request whose answer was lost."""
+    """The effect of repeating a request, which determines how a client sends a request whose answer was lost."""
 
-    #: It changes nothing, or leaves the same behind however often it is sent. The client sends it again.
+    #: It changes nothing, or a repeat has no further effect. The client sends it again.
     SAFE = "safe"
     #: A repeat changes nothing: the token of a grant proves the caller. The client sends it again.
     PROVEN = "proven"
     #: The store recognises the request by its id and returns the same grant. The client sends its request id.
     REQUEST = "request"
-    #: It is carried out once for each Idempotency-Key. The client adds a key of its own.
+    #: It takes effect once for each Idempotency-Key. The client adds its own key.
     KEY = "key"
-    #: The same, but its answer contains a secret, which is not kept: a repeat is refused, naming what was created.
+    #: The same, but its answer contains a secret, which is not stored: a repeat is refused, naming what was created.
     SECRET = "secret"  # noqa: S105 - a word
     #: The same, and its body is a file.
     FILE = "file"
@@ -40,7 +40,7 @@ class Idempotency(Enum):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What an argument means, and which values it takes. The names of the limits are those of JSON validators."""
+    """The meaning of an argument, and its valid values. The names of the limits are those of JSON validators."""
 
     text: str = ""
     ge: float | None = None
@@ -51,14 +51,14 @@ class About:
     max_length: int | None = None
     pattern: str | None = None
     example: Any = None
-    #: The header in which it is sent, where it has one of its own.
+    #: The header in which it is sent, if it has its own.
     header: str = ""
-    #: query or header; caller: it is not sent, the service adds it; empty: as the method has it, see
+    #: query or header; caller: it is not sent, the service adds it; empty: depends on the method, see
     #: Operation.arguments.
     place: str = ""
-    #: It is kept for people to read: a client removes the secrets that its process knows before it sends it.
+    #: It is stored for display: a client masks the secrets that its process knows before sending it.
     kept: bool = False
-    #: How the service completes it: `by` and `worker` name the caller, `request` is the id of the request.
+    #: The value that the service fills in: `by` and `worker` name the caller, `request` is the id of the request.
     caller: str = ""
 
 
@@ -67,7 +67,7 @@ class Argument:
     """One argument of an operation."""
 
     name: str
-    #: Its type, without what is said about it.
+    #: Its type, without annotations.
     shape: Any
     default: Any
     about: About
@@ -97,14 +97,14 @@ class Named:
 
 
 class Stream:
-    """Server-sent events, one after the other, until one side ends it."""
+    """Server-sent events, one after another, until one side ends the stream."""
 
 
 class Onlooker:
-    """Marks a result as others see it: without what only its holder may know."""
+    """Marks a result as visible to others: without the values that only its holder may know."""
 
 
-#: A value as somebody sees it who does not hold it.
+#: A value as visible to callers that do not hold it.
 Seen = Annotated[T, Onlooker()]
 
 
@@ -114,8 +114,8 @@ class Limited:
 
     scope: str
     argument: str
-    #: The noun that is reported as unknown to callers whose scope is limited to others; empty: the refusal says that
-    #: their token has no access.
+    #: The noun that is reported as unknown to callers whose scope is limited to other names; empty: the refusal says
+    #: that their token has no access.
     hidden: str = ""
 
 
@@ -123,39 +123,39 @@ class Limited:
 class Operation:
     """One operation."""
 
-    #: Where it is listed: locks, ledger, …
+    #: The page that lists it: locks, ledger, …
     noun: str
-    #: The function that declares it.
+    #: The declaring function.
     declared: Callable[..., Any] = field(repr=False)
     method: str
-    #: Below /v1, with the names of arguments in braces.
+    #: The path below /v1, with the names of arguments in braces.
     path: str
-    #: A caller needs one of them.
+    #: The scopes, of which a caller needs one.
     scopes: tuple[str, ...]
     idempotency: Idempotency
-    #: What the answer is, in a few words.
+    #: A short description of the answer.
     answer: str = ""
-    #: What an answer without content means, where the result may be None.
+    #: The meaning of an answer without content, if the result may be None.
     nothing: str = ""
-    #: HTTP's status of the answer.
+    #: The HTTP status of the answer.
     status: int = 200
     #: The scope that may be limited to names.
     limit: Limited | None = None
-    #: Refusals and losses that a caller has to expect.
+    #: The refusals and losses that a caller has to expect.
     errors: tuple[type[HeadgateError], ...] = ()
-    #: It takes one short transaction.
+    #: Whether it takes one short transaction.
     quick: bool = False
-    #: The service of a gate that carries it out, and the method there: `locks.break_lock`.
+    #: The service of a gate that executes it, and its method: `locks.break_lock`.
     call: str = ""
     #: Arguments that the service always adds.
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    #: The attributes by which items are ordered, and after whose values the next page begins; empty: the item itself.
+    #: The attributes by which items are ordered, and whose last values start the next page; empty: the item itself.
     cursor: str | Callable[[Any], str] = "id"
-    #: The service returns the whole list, which is cut into pages when it is answered.
+    #: The service returns the whole list, which the answer cuts into pages.
     whole: bool = False
-    #: An operation whose arguments it takes besides its own, except those in its path.
+    #: An operation whose arguments it takes in addition to its own, except those in its path.
     like: Operation | None = None
-    #: Other good answers: status, result, and what it means.
+    #: Other success answers: status, result, and meaning.
     or_answers: tuple[tuple[int, Any, str], ...] = ()
 
     @property
@@ -188,7 +188,7 @@ class Operation:
 
     @cached_property
     def result(self) -> Any:
-        """The type of what it returns; None: nothing."""
+        """The type of its result; None: nothing."""
         shape = self._hints["return"]
         return None if shape is type(None) else shape
 
@@ -204,12 +204,12 @@ class Operation:
 
     @cached_property
     def shape(self) -> Any:
-        """The type of its result; of a list in pages, of each item."""
+        """The type of its result; for a list in pages, of each item."""
         return get_args(bare(self.result))[0] if self.paged else self.result
 
     @cached_property
     def answers(self) -> tuple[tuple[str, Any], ...]:
-        """The good answers: the name under which each is returned (empty: it is the whole answer), and its type."""
+        """The success answers: the name under which each is returned (empty: it is the whole answer), and its type."""
         return tuple((part_of(each), each) for each in (self.result, *(shape for _, shape, _ in self.or_answers)))
 
     @cached_property
@@ -246,11 +246,11 @@ class Declarations:
         return self._declare("POST", path, scopes, repeat, more)
 
     def put(self, path: str, *scopes: str, **more: Any) -> Callable[[Callable[..., Any]], Operation]:
-        """Declare an operation after which something is as the caller says."""
+        """Declare an operation that puts something into the state given by the caller."""
         return self._declare("PUT", path, scopes, Idempotency.SAFE, more)
 
     def patch(self, path: str, *scopes: str, **more: Any) -> Callable[[Callable[..., Any]], Operation]:
-        """Declare an operation that changes a part of something."""
+        """Declare an operation that changes part of something."""
         return self._declare("PATCH", path, scopes, Idempotency.SAFE, more)
 
     def delete(
@@ -272,12 +272,12 @@ class Declarations:
 
 
 def bare(shape: Any) -> Any:
-    """A type without what is said about it."""
+    """A type without its annotations."""
     return get_args(shape)[0] if get_origin(shape) is Annotated else shape
 
 
 def marks(shape: Any) -> tuple[Any, ...]:
-    """What is said about a type."""
+    """The annotation of a type."""
     return tuple(shape.__metadata__) if get_origin(shape) is Annotated else ()
 
 
@@ -287,7 +287,7 @@ def part_of(shape: Any) -> str:
 
 
 def is_part(shape: Any) -> bool:
-    """Whether a type is a part of a body that a declaration defines."""
+    """Whether a type is a part of a body, defined in a declaration."""
     return is_dataclass(shape) and isinstance(shape, type) and shape.__module__.startswith(__package__ or "")
 
 
@@ -309,7 +309,7 @@ def without_none(shape: Any) -> Any:
 
 
 def _unpacked(shape: Any) -> tuple[Any, About]:
-    """A type without what is said about it, and that."""
+    """A type without its annotation, and the annotation."""
     inner = without_none(shape)
     about = next((each for each in (*marks(shape), *marks(inner)) if isinstance(each, About)), About())
     return (bare(shape) if inner is shape else bare(inner) | None), about

@@ -1,4 +1,4 @@
-"""What happens, as it happens."""
+"""Events as they happen."""
 
 from __future__ import annotations
 

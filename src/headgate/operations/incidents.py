@@ -1,4 +1,4 @@
-"""Incidents: what needs a person."""
+"""Incidents: problems that need a person."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Number = Annotated[int, About("Number of the incident.", ge=1, example=7)]
 @declared.get("/incidents", "read", answer="Newest first.", call="incidents.list")
 def list_incidents(
     job: str | None = None, kind: Annotated[str | None, About(example=KINDS[FAIL_EVENT])] = None,
-    closed: Annotated[bool, About("Also incidents that are closed.")] = False,
+    closed: Annotated[bool, About("Include closed incidents.")] = False,
     after: Annotated[int | None, About("The `next` of the previous page.", ge=1)] = None, limit: Limit = USUAL,
 ) -> Page[Incident]:  # fmt: skip
-    """List incidents: chunks that failed for good, whose workers keep crashing, that never finish in time, or are
-    late.
+    """List incidents: chunks that failed permanently, whose workers keep crashing, that never finish in time, or that
+    are late.
     """
 
 
@@ -36,15 +36,19 @@ def get(number: Number) -> Incident:
 
 
 @declared.post(
-    "/incidents/{number}/acknowledge", "operate", repeat=Idempotency.PROVEN, answer="As it is now.",
+    "/incidents/{number}/acknowledge", "operate", repeat=Idempotency.PROVEN, answer="The incident after the change.",
     errors=(UnknownName,),
 )  # fmt: skip
 def acknowledge(number: Number, by: By = None) -> Incident:
-    """Record that a person knows of an incident: no more notices, unless it happens again or closes."""
+    """Acknowledge an incident: no more notices are sent, unless it happens again or closes."""
 
 
 @declared.post(
-    "/incidents/{number}/snooze", "operate", repeat=Idempotency.KEY, answer="As it is now.", errors=(UnknownName,)
+    "/incidents/{number}/snooze",
+    "operate",
+    repeat=Idempotency.KEY,
+    answer="The incident after the change.",
+    errors=(UnknownName,),
 )
 def snooze(number: Number, seconds: Annotated[float, About("How long.", gt=0, le=3e9, example=3600)]) -> Incident:
-    """Send no notice of an incident for a while. If it is still open then, a notice reports it again."""
+    """Send no notices about an incident for a while. If it is still open then, a notice reports it again."""

@@ -1,4 +1,4 @@
-"""Profiles, uploads, what ingest jobs keep from their start, and whether stored objects are as they were stored."""
+"""Profiles, uploads, the parts of ingest jobs that were fixed at their start, and the integrity of stored objects."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a verification found."""
+    """The result of a verification."""
 
     #: Number of bytes that were read.
     bytes: int
-    #: What is wrong: object, path, reason, and the code of the OCFL rule that is broken; empty if nothing is.
+    #: The problems: object, path, reason, and the code of the violated OCFL rule; empty if there are none.
     problems: Sequence[dict[str, str]]
 
 
@@ -39,11 +39,13 @@ class Verified:
     "/ingest-jobs/{jid}/frozen", "read", answer="What it keeps.", nothing="It keeps nothing.", errors=(UnknownName,)
 )
 def frozen(jid: str) -> Frozen | None:
-    """What an ingest job keeps from its start: the profile and the manifest, since when, and what has changed since."""
+    """Return the profile and manifest that were fixed at an ingest job's start, when that was, and what has changed
+    since.
+    """
 
 
 @declared.post(
-    "/ingest-jobs/{jid}/refresh", "operate", repeat=Idempotency.SAFE, answer="What it keeps now.",
+    "/ingest-jobs/{jid}/refresh", "operate", repeat=Idempotency.SAFE, answer="The job's new profile and manifest.",
     errors=(QueueRefused, UnknownName),
 )  # fmt: skip
 def refresh(jid: str) -> Frozen:
@@ -74,18 +76,17 @@ def upload(
     """Upload a file; its URL can then be submitted as the payload of a batch. A file that no batch uses is removed
     after the retention time.
 
-    The body is the file itself. It is written to disk as it arrives, and is stored durably when the request is
-    answered.
+    The body is the file itself. It is written to disk as it arrives, and stored durably before the request is answered.
     """
 
 
 @declared.post("/objects/verify", "operate", repeat=Idempotency.SAFE, answer="The result of the verification.")
 def verify(
     ark: Annotated[str, About("ARK of the object.", example="ark:/99999/fk4")], wait: Wait = 0, by: Caller = None,
-    warnings: Annotated[bool, About("Also list what OCFL advises against, with codes that start with W.")] = False,
+    warnings: Annotated[bool, About("Include violations of OCFL's recommendations (codes starting with W).")] = False,
 ) -> Verified:  # fmt: skip
     """Read every stored byte of an object, check every rule of OCFL, and compare storage and inventory. This takes as
-    long as reading takes.
+    long as reading all of it.
 
     With `wait`, wait up to that many seconds while another process writes to it. Closing the connection cancels it.
     """

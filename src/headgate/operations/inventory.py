@@ -1,4 +1,4 @@
-"""Stored objects, what the steps of ingest record beside them, and the outbox."""
+"""Stored objects, the records that ingest steps keep about them, and the outbox."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ READERS = ("read", "queue:work")
 Ark = Annotated[str, About("ARK of the object.", min_length=1, max_length=2048, example="ark:/99999/fk4")]
 BodyArk = Annotated[str, About("ARK of the object.", example="ark:/99999/fk4")]
 IsNew = Annotated[bool, Named("new")]
-Recipients = Annotated[list[Recipient] | None, About("How each recipient ended.")]
+Recipients = Annotated[list[Recipient] | None, About("The final state of each recipient.")]
 Problem = Annotated[str, About("What went wrong.", kept=True)]
-NO_OBJECT = "No object is known."
+NO_OBJECT = "There is no such object."
 
 
-# ---------------------------------------------------------------- what is stored
+# ---------------------------------------------------------------- stored objects
 
 
 @declared.get("/objects", *READERS, answer="By ARK.", cursor="ark")
@@ -62,7 +62,7 @@ def owner_and_version(ark: Ark) -> dict[str, Any] | None:
     """Return the owner of an object and its newest version."""
 
 
-# ---------------------------------------------------------------- what a step of ingest records
+# ---------------------------------------------------------------- records of ingest steps
 
 
 @declared.get("/inventory/local-ids", *READERS, answer="The ARK of each known local id.")
@@ -110,20 +110,20 @@ def recorded(job: str) -> dict[str, Any] | None:
 
 @declared.get("/ingest-jobs/{job}/logs", "read", answer="Newest step first.", errors=(UnknownName,))
 def logs(job: str, limit: Limit = USUAL) -> Page[Log]:
-    """List the kept logs of an ingest job: for each step the end of what its handler, or its command, wrote. There are
+    """List the stored logs of an ingest job: for each step the end of the output of its handler or command. There are
     no further pages.
     """
 
 
 @declared.put("/ingest-jobs/{job}/logs", "queue:work")
 def keep_log(
-    job: str, token: Token, attempt: Annotated[int, About("Which attempt on the step it is.", ge=1)],
+    job: str, token: Token, attempt: Annotated[int, About("Number of the attempt at the step.", ge=1)],
     step: Annotated[str, About("State of the job.", example=DOWNLOADING)],
     texts: Annotated[list[LogText], About("The end of each stream.", min_length=1, max_length=len(LogStream))],
-    ended: Annotated[bool, About("No more will follow.")] = False,
+    ended: Annotated[bool, About("The log is complete.")] = False,
 ) -> None:  # fmt: skip
-    """Keep the end of what was written in one step of an ingest job; a text replaces the one before. The token makes it
-    the log of this consumer alone.
+    """Store the end of the output of one step of an ingest job; a text replaces the one before. The token ensures that
+    each log belongs to one consumer only.
     """
 
 
@@ -141,9 +141,7 @@ def set_problem(bid: str, problem: Problem) -> None:
 
 @declared.delete("/inventory/items/{item}", "queue:work", repeat=Idempotency.SAFE, errors=(QueueRefused,))
 def forget(item: str) -> None:
-    """Remove what a batch or job that has left the queue started with, and its messages. 409 while it is in the
-    queue.
-    """
+    """Remove the intake and the messages of a batch or job that has left the queue. 409 while it is in the queue."""
 
 
 # ---------------------------------------------------------------- the outbox
@@ -176,7 +174,7 @@ def announce(
 
 @declared.get("/messages/due", "queue:work", answer="Earliest first.")
 def due(limit: Limit = USUAL) -> Page[Message]:
-    """List the messages that the messenger should send now: the first `limit`. Ask again when these are sent."""
+    """List the messages that the messenger should send now: the first `limit`. Repeat it when these are sent."""
 
 
 @declared.get("/messages/{message}", *READERS, answer="The message.", nothing="No such message.")
@@ -203,10 +201,14 @@ def delay(
 
 
 @declared.post(
-    "/messages/{message}/resend", "operate", repeat=KEY, answer="It is waiting to be sent.", errors=(UnknownName,)
+    "/messages/{message}/resend",
+    "operate",
+    repeat=KEY,
+    answer="The message, waiting to be sent.",
+    errors=(UnknownName,),
 )
 def resend(message: str) -> Message:
-    """Send a message again under the same id: at once, then as often as a new one."""
+    """Send a message again under the same id: at once, with as many retries as a new one."""
 
 
 @declared.post(

@@ -1,4 +1,4 @@
-"""Datasets, jobs, and what operators do to chunks."""
+"""Datasets, jobs, and operators' actions on chunks."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ from headgate.operations.declaring import About, Declarations, Idempotency, Limi
 
 declared = Declarations("ledger")
 KEY = Idempotency.KEY
-#: No key of the caller is here: secrets stay sealed, and are not shared with jobs.
+#: The caller's keys are not available here: secrets stay sealed, and are not shared with jobs.
 SEALED, UNSHARED = {"key": ""}, {"share": False}
 #: Scopes that are limited to jobs and datasets.
 JOB = Limited("chunk:claim", "job", hidden="job")
 DATASET = Limited("data:publish", "name")
-#: Data ids of one dataset that are counted, at most and unless said otherwise.
+#: The maximum and the default number of data ids that are counted per dataset.
 MOST_LOOKED_AT, MOST_TALLIED = 50_000, 5000
 
 Uri = Annotated[str, About(example="postgresql://warehouse/raw")]
@@ -64,7 +64,7 @@ Expect = Annotated[
     dict[str, str | int | float | list[str]] | None,
     About(
         "Which data ids it should have, and when: the keys every, cron or ids, at, zone, grace, from, format and "
-        "id_offset of a pipeline file; null: nothing is expected.",
+        "id_offset of a pipeline file; null: no expectation.",
         example={"every": "day", "at": "06:00", "zone": "Europe/Berlin", "grace": "2h", "from": "2026-01-01"},
     ),
 ]
@@ -72,37 +72,39 @@ Inputs = Annotated[Sequence[str], About(example=["orders_raw"])]
 Outputs = Annotated[Sequence[str], About(example=["orders_clean"])]
 FanOut = Annotated[
     Sequence[str],
-    About("Datasets of which one chunk makes several data ids, which the report of success lists.", example=["parts"]),
+    About(
+        "Datasets for which one chunk yields several data ids, which the report of success lists.", example=["parts"]
+    ),
 ]
 MaxAttempts = Annotated[int, About("Failures after which a chunk is not retried; 0: no limit.")]
 MaxCrashes = Annotated[int, About("Crashes of workers after which a chunk is held; 0: no limit.")]
 MaxInterruptions = Annotated[int, About("Interruptions after which a chunk is held; 0: no limit.")]
 RetryDelay = Annotated[float, About("Seconds before a failed chunk is retried.")]
-Recur = Annotated[float, About("Seconds after which a chunk that is DONE is done again, without outputs; 0: never.")]
+Recur = Annotated[float, About("Seconds after which a DONE chunk is processed again, only without outputs; 0: never.")]
 OnFailureWord = Annotated[str, About("rerun or hold.")]
 StopExitWord = Annotated[
     str,
-    About("interrupt: a worker that was asked to stop reports an interruption; trust: the exit code counts."),
+    About("interrupt: a worker that was asked to stop reports an interruption; trust: its exit code counts."),
 ]
 MapKindWord = Annotated[
     str,
     About("Which data ids one data id of the job reads: same, period, window, all, list or split.", example="period"),
 ]
 PeriodWord = Annotated[
-    str | None, About("period: what one data id of the job stands for: day, week, month, quarter, year.")
+    str | None, About("period: what one data id of the job represents: day, week, month, quarter, year.")
 ]
-UnitWord = Annotated[str | None, About("period, window: what one data id of the input stands for; null: no calendar.")]
+UnitWord = Annotated[str | None, About("period, window: what one data id of the input represents; null: no calendar.")]
 InputFormat = Annotated[str | None, About("period, window, split: format of the input's data ids.")]
 JobFormat = Annotated[str | None, About("period, split: format of the job's data ids.")]
 ZoneName = Annotated[str | None, About("period of hours: the time zone in which a day begins (default: UTC).")]
-CountBefore = Annotated[int | None, About("window: how many data ids before its own one reads.")]
-CountAfter = Annotated[int | None, About("window: how many data ids after its own one reads.")]
+CountBefore = Annotated[int | None, About("window: how many preceding data ids are read.")]
+CountAfter = Annotated[int | None, About("window: how many following data ids are read.")]
 ListedIds = Annotated[list[str] | None, About("list: the data ids that every data id of the job reads.")]
 NeedWord = Annotated[str | int, About("How many of them must be READY: all, any, or a number.")]
-OnLateWord = Annotated[str, About("note: what arrives later is noted; redo: the chunk is made again.")]
+OnLateWord = Annotated[str, About("note: late inputs are noted; redo: the chunk is made again.")]
 LateDelay = Annotated[float, About("Seconds that a redo waits for more late inputs.")]
 Dataids = Annotated[list[str], About("Data ids.", min_length=1, max_length=5000)]
-Downstream = Annotated[bool, About("Also everything produced from them.")]
+Downstream = Annotated[bool, About("Include everything produced from them.")]
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,9 @@ class DatasetDefinition:
 
 @dataclass(frozen=True)
 class MapDefinition:
-    """Which data ids of an input one data id of the job reads. Null: it does not belong to the kind, or its default."""
+    """Which data ids of an input one data id of the job reads. Null: the field does not apply to the kind, or has its
+    default.
+    """
 
     kind: MapKindWord
     period: PeriodWord = None
@@ -136,7 +140,7 @@ class MapDefinition:
 
 Maps = Annotated[
     dict[str, MapDefinition] | None,
-    About("By input: its mapping; an input without one is read by the same data id."),
+    About("By input: its mapping; an input without one is read with the same data id."),
 ]
 
 
@@ -200,7 +204,7 @@ def define_dataset(
     """Define a dataset. Repeating the same definition changes nothing."""
 
 
-@declared.put("/pipeline", "define", answer="It is so now.", errors=(HoldersUnconfirmed, BadValue))
+@declared.put("/pipeline", "define", answer="It is defined now.", errors=(HoldersUnconfirmed, BadValue))
 def define(
     datasets: dict[str, DatasetDefinition] | None = None, jobs: dict[str, JobDefinition] | None = None
 ) -> Defined:
@@ -272,7 +276,7 @@ def failures(after: After = None, limit: Limit = USUAL) -> Page[Row]:
 
 @declared.get("/chunks/standing", "read", answer="By job and status.")
 def standing() -> Page[Tally]:
-    """How many chunks of each job run, failed, are held or wait to be resubmitted; each chunk once."""
+    """Count the chunks of each job that are running, failed, held or to be resubmitted; each chunk counts once."""
 
 
 @declared.get("/chunks/tallies", "read", answer="By dataset, job and status.")
@@ -312,7 +316,7 @@ def logs(
     job: str, dataid: str, attempt: Annotated[int | None, About("Only of attempts with this number.", ge=1)] = None,
     stream: Annotated[str | None, About("Only stdout or stderr.")] = None, limit: Limit = 10,
 ) -> Page[Log]:  # fmt: skip
-    """List the kept logs of a chunk: for each attempt the end of stdout and of stderr, without secrets. There are no
+    """List the stored logs of a chunk: for each attempt the end of stdout and stderr, without secrets. There are no
     further pages.
     """
 
@@ -333,7 +337,7 @@ def fan_in(
     dataids: Annotated[list[str], About("Data ids of the job.", min_length=1, max_length=MOST_FANNED)],
     most: Annotated[int, About("Largest number of links of one data id and input.", ge=1, le=MOST)] = MOST_LINKS,
 ) -> Annotated[list[FanIn], Named("inputs")]:
-    """Return what data ids of the job need of each input: how much of it is READY, and links to it."""
+    """Return the upstream data that data ids of the job need, by input: how much of it is READY, and links to it."""
 
 
 @declared.get(
@@ -355,23 +359,23 @@ def left(job: str) -> Count:
 
 @declared.get("/recurrences", "read", answer="By job.", whole=True, cursor="job")
 def recurrences(after: After = None, limit: Limit = USUAL) -> Page[Recurrence]:
-    """List the jobs that do their chunks again (`recur`), each with when its oldest chunk was done."""
+    """List the recurring jobs (`recur`), each with the time when its oldest chunk was processed."""
 
 
 @declared.post(
     "/jobs/{job}/progress", "read", "chunk:claim", repeat=Idempotency.SAFE, limit=JOB, errors=(UnknownName,),
-    answer="How far they are now.",
+    answer="The current progress.",
 )  # fmt: skip
 def progress(
     job: str,
     dataids: Annotated[
-        list[str], About("Only these; none: every chunk that the job may claim.", max_length=LOOKED_AT)
+        list[str], About("Only these; empty: every chunk that the job may claim.", max_length=LOOKED_AT)
     ] = [],  # noqa: B006 - nothing changes it
-    left: Annotated[int | None, About("The number that is known to be left.", ge=0)] = None,
+    left: Annotated[int | None, About("The last known number of unfinished chunks.", ge=0)] = None,
     wait: Wait = 0,
 ) -> JobProgress:
-    """Return how far a job is, or some of its chunks. With `wait`, wait up to that many seconds until they are done or
-    failed for good; with `left` too, until another number is left.
+    """Return the progress of a job, or of some of its chunks. With `wait`, wait up to that many seconds until they are
+    done or have failed permanently; with `left`, also until the number of unfinished chunks changes.
     """
 
 
@@ -421,10 +425,10 @@ def change_selected(
     status: Annotated[Sequence[str], About("Statuses; none: any.", max_length=100, example=[ERROR])] = (),
     exact: Annotated[bool, About("Take data ids literally.")] = False, downstream: Downstream = False,
     steal: Steal = False, dry_run: DryRun = False,
-    after: Annotated[str, About("The `next` of the part before.", max_length=255)] = "", by: By = None,
+    after: Annotated[str, About("The `next` of the previous part.", max_length=255)] = "", by: By = None,
 ) -> BulkResult:  # fmt: skip
-    """Resubmit, hold, unhold or forget up to 2,000 chunks that match, in one transaction. Chunks that are refused,
-    because a worker has claimed them, stay as they are and are listed. `forget` and `steal` need admin:force.
+    """Resubmit, hold, unhold or forget up to 2,000 chunks that match, in one transaction. Chunks that are refused
+    because a worker has claimed them are unchanged, and are listed. `forget` and `steal` need admin:force.
     """
 
 
@@ -440,13 +444,13 @@ def unhold(job: str, dataid: str, reason: OptionalReason = "", by: By = None) ->
 
 @declared.post(
     "/jobs/{job}/chunks/{dataid}/close", "operate", repeat=KEY, errors=(UnknownName, BadValue, Refused),
-    answer="Whether it was not so already.",
+    answer="Whether this was a change.",
 )  # fmt: skip
 def close(
     job: str, dataid: str, reason: OptionalReason = "",
-    reopen: Annotated[bool, About("Undo it: more may arrive.")] = False, by: By = None,
+    reopen: Annotated[bool, About("Reopen it: more may arrive.")] = False, by: By = None,
 ) -> Annotated[bool, Named("changed")]:  # fmt: skip
-    """Close a data id of a job whose mapped inputs have no calendar: nothing else arrives for it."""
+    """Close a data id of a job whose mapped inputs have no calendar: nothing else will arrive for it."""
 
 
 @declared.post("/jobs/{job}/chunks/{dataid}/forget", "admin:force", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS)
@@ -471,14 +475,14 @@ def pause(job: str, reason: Reason, by: By = None) -> Job:
 
 
 @declared.post(
-    "/jobs/{job}/commands", "chunk:claim", repeat=KEY, limit=JOB, answer="Whether it is another file.",
+    "/jobs/{job}/commands", "chunk:claim", repeat=KEY, limit=JOB, answer="Whether it is a different file.",
     errors=(UnknownName, BadValue),
 )  # fmt: skip
 def note_commands(
     job: str, digest: Annotated[str, About("SHA-256 of the file, in hexadecimal.", max_length=64, example="0" * 64)],
     by: By = None,
 ) -> Annotated[bool, Named("changed")]:  # fmt: skip
-    """Note which pipeline file says what a job runs. Commands themselves are never sent."""
+    """Record which pipeline file defines the job's commands. Commands themselves are never sent."""
 
 
 @declared.post(

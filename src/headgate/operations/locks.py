@@ -73,7 +73,7 @@ def release(lock_id: str, token: Token) -> None:
 
 @declared.post(
     "/locks/{lock_id}/renew", "lock:acquire", repeat=Idempotency.PROVEN, limit=OWN, errors=(LockLost, NotOwner),
-    quick=True, answer="The lease starts again.",
+    quick=True, answer="The lease restarts.",
 )  # fmt: skip
 def renew(lock_id: str, token: Token, lease: Lease | None = None) -> Lock:
     """Renew the lease of a lock. 409 if it has expired: an expired lease cannot be renewed."""
@@ -81,7 +81,7 @@ def renew(lock_id: str, token: Token, lease: Lease | None = None) -> Lock:
 
 @declared.post(
     "/locks/{lock_id}/check", "lock:acquire", repeat=Idempotency.SAFE, limit=OWN, errors=(LockLost, NotOwner),
-    answer="The lock is yours.",
+    answer="The lock is still held.",
 )  # fmt: skip
 def check(lock_id: str, token: Token) -> Lock:
     """Check whether a lock is still yours."""

@@ -169,7 +169,7 @@ def holds(after: After = None, limit: Limit = USUAL) -> Page[Hold]:
 
 @declared.put("/holds/{profile}", "operate", answer="The hold in force.", errors=(UnknownName,))
 def set_hold(profile: str, reason: Reason, by: By = None) -> Hold:
-    """Put a collection on hold; `*`: the whole queue gives out no new work. An existing hold keeps its reason."""
+    """Put a collection on hold; `*`: no new work is taken from the whole queue. An existing hold keeps its reason."""
 
 
 @declared.delete("/holds/{profile}", "operate", answer="Whether there was a hold.")
@@ -187,7 +187,7 @@ def counts() -> dict[str, dict[str, int]]:
 
 @declared.get("/queue/reportable", "queue:work", answer="Ids of batches.")
 def reportable(limit: Limit = USUAL) -> Page[str]:
-    """List batches whose last job has finished: the first `limit`. Ask again when these are reported."""
+    """List batches whose last job has finished: the first `limit`. Repeat it when these are reported."""
 
 
 @declared.get("/queue/cleanable", "queue:work", answer="Ids.", errors=(BadValue,))
@@ -196,7 +196,7 @@ def cleanable(
     seconds: Annotated[float, About("Seconds since it completed.", ge=0, le=1e10)],
     limit: Limit = USUAL,
 ) -> Page[str]:
-    """List items that completed at least that long ago: the first `limit`. Ask again when these are cleaned."""
+    """List items that completed at least that long ago: the first `limit`. Repeat it when these are cleaned."""
 
 
 @declared.get("/queue/work", "queue:work", answer="There may be work, or the time is over.")
@@ -210,7 +210,7 @@ def await_work(
 
 @declared.get("/ingest-jobs/{jid}/explanation", "read", answer="A sentence for each reason.", errors=(UnknownName,))
 def explain(jid: str) -> Page[str]:
-    """Explain why nobody works on an ingest job; nothing if it can be taken now."""
+    """Explain why no consumer processes an ingest job; empty if it can be taken now."""
 
 
 @declared.get("/queue/summary", "read", answer="By collection and batch.", whole=True, cursor="profile batch")
@@ -238,7 +238,7 @@ def repair(kind: str, item: str, what: str, repair: str = "", by: By = None) -> 
     """Repair a fault that `/queue/faults` reported, if it still exists."""
 
 
-# ---------------------------------------------------------------- what an owner or an operator does
+# ---------------------------------------------------------------- actions of owners and operators
 
 
 @declared.post("/batches/{bid}/renew", "queue:work", repeat=PROVEN, errors=LOST, answer=LEASE)

@@ -1,4 +1,4 @@
-"""Sealed secrets and check values of keys. What opens them never reaches the service: callers seal and open."""
+"""Sealed secrets and check values of keys. Keys never reach the service: callers seal and open."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def change_custody(
 
 @declared.get("/master-wraps", "admin", answer="Copies and escrows.")
 def master_wraps(before: Before, limit: Limit = USUAL) -> Page[MasterWrap]:
-    """List what is wrapped with a master key older than the given one: the first `limit`. Ask again after rewrapping
-    these.
+    """List what is wrapped with a master key older than the given one: the first `limit`. Repeat the request after
+    rewrapping these.
     """
 
 

@@ -15,7 +15,7 @@ from headgate.operations.arguments import MOST, USUAL, After, By, Caller, Count,
 from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Named, Page
 
 declared = Declarations("whole", "locks")
-#: Whatever a token is for.
+#: The scopes with which any caller may use it.
 ANYONE = tuple(word for word in SCOPES if word != "admin")
 REGISTRARS = ("lock:acquire", "define")
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
@@ -70,14 +70,14 @@ def history(
     job: str | None = None, dataid: str | None = None, item: str | None = None, client: str | None = None,
     since: Since = None, until: Until = None, after: After = None, limit: Limit = USUAL,
 ) -> Page[Entry]:  # fmt: skip
-    """Return what happened to locks, chunks, jobs, batches, ingest jobs and holds."""
+    """List the history of locks, chunks, jobs, batches, ingest jobs and holds."""
 
 
 @declared.get("/history/counts", "read", answer="By noun, event and hour.")
 def history_counts(
     event: Annotated[list[str], About("Only these events.", min_length=1, max_length=100)], since: Since = None
 ) -> Page[Happened]:
-    """How often events happened, hour by hour (default: in the last day)."""
+    """Count events by hour (default: the last day)."""
 
 
 # ---------------------------------------------------------------- known names

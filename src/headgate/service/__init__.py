@@ -1,1 +1,1 @@
-"""What may be asked: one use case is one function is one transaction."""
+"""Use cases: one function, one transaction."""

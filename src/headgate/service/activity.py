@@ -1,4 +1,4 @@
-"""What happened in the last day, hour by hour: counted by the stores from the history."""
+"""Events of the last day, hour by hour: counted by the stores from the history."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from headgate.core.queue.model import FAIL_EVENT, FINISH_EVENT
 from headgate.core.tables.states import CHUNK, INGEST_JOB, LOCK
 from headgate.service.leases.clock import steady
 
-#: Counts the history: how often these events happened in each hour since then.
+#: Counts the history: how often each of these events happened in each hour since then.
 AskCounts = Callable[[datetime, Sequence[str]], Sequence[Happened]]
 HOURS = 24
 #: The label of refused locks.
 REFUSALS = "locks refused"
-#: What is counted of locks: the noun and the event of its table, and the label under which it is shown.
+#: Counted events of locks: the noun and the event of its table, and the display label.
 LOCK_EVENTS: dict[tuple[str, str], str] = {
     (LOCK.name, GRANT_EVENT): "locks granted",
     (LOCK.name, REFUSE_EVENT): REFUSALS,
 }
-#: What is counted of chunks and ingest jobs.
+#: Counted events of chunks and ingest jobs.
 WORK_EVENTS: dict[tuple[str, str], str] = {
     (CHUNK.name, ledger.SUCCESS_EVENT): "chunks made",
     (CHUNK.name, ledger.FAIL_EVENT): "chunk failures",
@@ -34,26 +34,26 @@ WORK_EVENTS: dict[tuple[str, str], str] = {
     (INGEST_JOB.name, FINISH_EVENT): "ingest steps finished",
 }
 COUNTED = {**LOCK_EVENTS, **WORK_EVENTS}
-#: What is a failure, by its label.
+#: Events that are failures, by label.
 FAILURES = ("chunk failures", "ingest job failures")
-#: Not counted again within this, or within this many times as long as the last count took.
+#: Not counted again within this time, or within this many times the length of the last count.
 FRESH_SECONDS, PATIENCE = 1.0, 20
-#: An hour is not counted again when it has been over for this long: what was under way then has been written.
+#: An hour is not counted again when it ended this long ago: transactions that were running then have ended.
 SETTLED_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How often something happened in each hour."""
+    """The number of events in each hour."""
 
-    #: In words: chunk failures.
+    #: The label, such as chunk failures.
     what: str
-    #: Oldest hour first, HOURS of them; the last one is not over.
+    #: Oldest hour first, HOURS of them; the last one has not ended.
     counts: tuple[int, ...]
 
     @property
     def total(self) -> int:
-        """In all of them."""
+        """The total."""
         return sum(self.counts)
 
 
@@ -62,7 +62,7 @@ class Day:
     """The last day."""
 
     lines: tuple[Line, ...]
-    #: Counted from here on: the beginning of the oldest hour.
+    #: The start of the count: the beginning of the oldest hour.
     since: datetime
 
     @property
@@ -71,15 +71,15 @@ class Day:
         return sum(self.total(what) for what in FAILURES)
 
     def total(self, what: str) -> int:
-        """How often in the day."""
+        """The total of the day."""
         return next(line.total for line in self.lines if line.what == what)
 
 
 class Activity:
-    """Counts the history. Hours that are over are remembered, the others are counted again."""
+    """Counts the history. Hours that have ended are cached, the others are counted again."""
 
     def __init__(self, ask: AskCounts) -> None:
-        """`ask`: how to count the history."""
+        """`ask`: counts the history."""
         self._locks, self._work = _Part(ask, LOCK_EVENTS), _Part(ask, WORK_EVENTS)
 
     def day(self) -> Day:
@@ -112,7 +112,7 @@ class _Part:
         self._guard = threading.Lock()
 
     def counted(self, oldest: int) -> Counter[tuple[str, int]]:
-        """How often by label and hour, from the oldest hour on. Meanwhile other callers get the previous count."""
+        """Counts by label and hour, from the oldest hour on. Meanwhile other callers get the previous count."""
         if self._guard.acquire(blocking=not self._settled):
             try:
                 if steady() >= self._next:

@@ -26,7 +26,7 @@ def check_seconds(what: str, value: object) -> float:
 
 
 def check_span(what: str, value: object) -> float:
-    """A number of seconds that has an end."""
+    """A finite number of seconds."""
     seconds = check_seconds(what, value)
     if seconds > LONGEST:
         raise BadValue(what, value, f"is too long; at most {LONGEST:.0f} seconds (100 years) are allowed")
@@ -34,7 +34,7 @@ def check_span(what: str, value: object) -> float:
 
 
 def check_lease(value: object) -> float | None:
-    """A lease: None for a persistent lock, else seconds, more than none and not forever."""
+    """A lease: None for a persistent lock, else seconds, positive and finite."""
     if value is None:
         return None
     seconds = check_span("lease", value)
@@ -44,14 +44,14 @@ def check_lease(value: object) -> float | None:
 
 
 def check_limit(value: object) -> int:
-    """How many at most: a whole number from 1 on."""
+    """A maximum number: a whole number from 1 on."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
         raise BadValue("limit", value, "is not a whole number of 1 or more")
     return value
 
 
 def check_positive_lease(value: object) -> float:
-    """A lease of a claim: seconds, more than none and not forever."""
+    """A lease of a claim: seconds, positive and finite."""
     seconds = check_lease(value)
     if seconds is None:
         raise BadValue("lease", value, "is missing; a claim needs a lease, which heartbeats renew")
@@ -68,14 +68,14 @@ def check_token(value: object) -> int:
 
 
 def check_names(what: str, values: object) -> tuple[str, ...]:
-    """Several names; a single text is a mistake that would be taken for its letters."""
+    """Several names; a single text is rejected, since it would be taken for its letters."""
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise BadValue(what, values, "is not a list of names")
     return tuple(check_name(what, each) for each in values)
 
 
 def check_texts(what: str, values: object) -> dict[str, str]:
-    """Names and their texts."""
+    """Names with their texts."""
     if values is None:
         return {}
     if not isinstance(values, Mapping):
@@ -88,8 +88,8 @@ def check_texts(what: str, values: object) -> dict[str, str]:
 
 
 def printable(value: object) -> str:
-    """What a worker says of its work: without secrets, made printable and short rather than refused, since the outcome
-    must be kept.
+    """A worker's message: secrets are removed, and it is made printable and short rather than refused, because the
+    outcome must be recorded.
     """
     text = "" if value is None else redact(str(value))
     if not text.isprintable():
@@ -98,7 +98,7 @@ def printable(value: object) -> str:
 
 
 def check_uri(value: object) -> str:
-    """Where data lies; empty where that is not said."""
+    """The location of data; empty if it is not given."""
     if value == "":
         return ""
     if not isinstance(value, str) or len(value) > URI_LENGTH or not value.isprintable():

@@ -1,4 +1,4 @@
-"""The doctor: finds damage in a store and beside it, and repairs it."""
+"""The doctor: finds and repairs damage in a store and its environment."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from headgate.stores.store import Root
 
 @dataclass(frozen=True, slots=True)
 class Doctor:
-    """The doctor of one store, and of the services on it."""
+    """The doctor of one store and its services."""
 
     store: Root
     locks: Locks
     queue: Queue
     ledger: Ledger | None
     inventory: Inventory | None
-    #: Folders on this machine that belong to the store: of work, and of storage.
+    #: Folders on this machine that belong to the store: work folder and storage.
     folders: Sequence[Path]
-    #: The group that files and folders are shared with; None: they are private.
+    #: The group that shares files and folders; None: they are private.
     group: int | None
 
     def faults(self) -> list[Fault]:
-        """Return damage, each with what a repair does."""
+        """Return damage, each with the effect of a repair."""
         claims = () if self.ledger is None else dead_workers.faults(self.ledger)
         deliveries = () if self.inventory is None else self.inventory.faults()
         return [
@@ -43,13 +43,15 @@ class Doctor:
         ]  # fmt: skip
 
     def notices(self, expiring: Sequence[ApiToken]) -> list[str]:
-        """Return what is no fault, but worth knowing: how the store is reached, what kills workers, what expires."""
+        """Return warnings that are not faults: about the connection to the store, about what kills workers, and about
+        expiring tokens.
+        """
         claims = () if self.ledger is None else dead_workers.notices(self.ledger)
         tokens = [f"{expiry_note(each)}; create another with: headgate token new" for each in expiring]
         return [*self.store.notices(), *claims, *deadly_items(self.queue), *tokens]
 
     def repair(self, fault: Fault, by: str) -> bool:
-        """Repair a fault, if it still exists. Returns False if it is not, or cannot be repaired."""
+        """Repair a fault, if it still exists. Returns False if it does not, or cannot be repaired."""
         if fault.kind == OPEN_FILES:
             return file_rights.repair(fault, self._files(), self.group)
         if fault.kind == dead_workers.DEAD_WORKER:

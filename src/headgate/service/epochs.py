@@ -1,4 +1,4 @@
-"""Use cases about the server that keeps a store: look at its epoch, and raise the tokens by hand."""
+"""Use cases about the server of a store: show its epoch, and raise the tokens."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Epochs:
         self.left_out = left_out
 
     def states(self) -> list[tuple[str, StoreState]]:
-        """Each store's name and state."""
+        """The name and state of each store."""
         return [(each.name, each.state()) for each in self._stores]
 
     def raise_tokens(self, *, reason: str, by: str | None = None) -> list[Raised]:
-        """Raise all tokens far beyond those that were given: leases end, persistent locks have new tokens."""
+        """Raise all tokens far beyond those that were issued: leases end, and persistent locks get new tokens."""
         why, who = check_reason(reason), actor(by)
         return [each.raise_tokens(why, who) for each in self._stores]
 
 
 class HasEpochs(Protocol):
-    """A store, or a service that speaks for one."""
+    """A store, or a service that represents one."""
 
     @property
     def name(self) -> str: ...
@@ -51,7 +51,7 @@ class HasEpochs(Protocol):
 
 
 def epochs_of(stores: Sequence[HasEpochs]) -> Epochs:
-    """The epochs of these stores; BadValue with the reason where none of them has any."""
+    """The epochs of these stores; BadValue with the reason if none of them has any."""
     others = [each.name for each in stores if each.epochs is None]
     reasons = {name: NEEDS_NONE.get(name.partition("://")[0], "has no tokens to raise") for name in others}
     if len(others) == len(stores):

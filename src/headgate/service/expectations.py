@@ -1,4 +1,4 @@
-"""Expectations: which chunks are late, and judging that."""
+"""Expectations: which chunks are late, and how that is judged."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from headgate.service.checks import check_limit, check_positive_lease
 from headgate.stores.ports.expectations import ExpectationStore
 from headgate.telemetry import event
 
-#: Late chunks of one call, unless it says otherwise: each has a reason, which is looked for upstream.
+#: Default number of late chunks in one call: each has a reason, which is looked for upstream.
 USUAL_LATE = 100
-#: Data ids that one step of the judge looks at: each that is late gets its reason there.
+#: Number of data ids in one step of the judge: the reason of each late one is found there.
 STEP = 100
 
 
 class Expectations:
-    """Chunks that should be there, and are not; `gate.expectations`. What is expected is defined with the datasets."""
+    """Chunks that are expected, and missing; `gate.expectations`. Expectations are defined with the datasets."""
 
     def __init__(self, store: ExpectationStore) -> None:
         self._store = store
@@ -36,19 +36,19 @@ class Expectations:
         return self._store.late(name, number, check_limit(limit))
 
     def lateness(self) -> Sequence[Lateness]:
-        """List the datasets with an expectation, by name: how many of their chunks are late, and what is next."""
+        """List the datasets with an expectation, by name: how many chunks are late, and what is expected next."""
         return self._store.lateness()
 
     def take_turn(self, worker: str, lease: float = JUDGE_LEASE) -> int | None:
-        """Judge from now on, or renew the lease. Returns the token of the turn; None: another worker judges.
+        """Become the judge, or renew the lease. Returns the token of the turn; None: another worker is the judge.
 
         :param worker: Name of the process.
-        :param lease: Seconds after which another one takes over from a dead one.
+        :param lease: Seconds after which another worker takes over from a dead one.
         """
         return self._store.take_turn(check_name("worker", worker), check_positive_lease(lease))
 
     def end_turn(self, worker: str, token: int) -> None:
-        """Let another worker judge at once.
+        """Let another worker become the judge at once.
 
         :param worker: Name of the process.
         :param token: Token of its turn.
@@ -66,11 +66,11 @@ class Expectations:
         return found
 
     def recover(self, token: int, after: int = 0) -> Recovered | None:
-        """Look at some of the late chunks: those that are READY are late no longer. Returns None if another worker has
+        """Check some of the late chunks: those that are READY are no longer late. Returns None if another worker has
         taken the turn.
 
         :param token: Token of the turn.
-        :param after: Number of the last one of the previous look.
+        :param after: Number of the last one of the previous check.
         """
         found = self._store.recover(token, after, STEP * 5)
         if found is not None and found.ready:

@@ -1,4 +1,4 @@
-"""Files and folders of ours on which others have rights: found and tightened for `headgate doctor`."""
+"""Permissions of our files and folders that are too open: found and tightened for `headgate doctor`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from headgate.core.faults import OPEN_FILES, Fault
 
 
 def faults(paths: Iterable[Path], group: int | None) -> list[Fault]:
-    """Return a fault for each of these that others can use. `group`: the one that they are shared with.
+    """Return a fault for each of these that other users can access. `group`: the group that shares them.
 
-    What is below a folder is not read: nobody reaches it who may not enter the folder.
+    The content of a folder is not checked: users that may not enter it cannot reach it.
     """
     return [
         Fault(OPEN_FILES, str(path), why, f"set its mode to {private.wanted_mode(path, group) & 0o7777:04o}")

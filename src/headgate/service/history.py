@@ -1,4 +1,4 @@
-"""The history of everything: read page by page, and counted."""
+"""The history of all nouns: read page by page, and counted."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from headgate.stores.ports.history import HistoryBook, HistoryStore
     from headgate.stores.ports.logs import LogBook
 
-#: Entries that are read after a break, at most.
+#: Maximum number of entries that are read after a break.
 MOST_MISSED = 10_000
 
 
 class History:
-    """What happened to locks, chunks, jobs, batches, ingest jobs and holds; `gate.history`.
+    """The history of locks, chunks, jobs, batches, ingest jobs and holds; `gate.history`.
 
     :param since: Earliest time.
     """
@@ -49,7 +49,7 @@ class History:
         after: str | None = None,
         limit: int = 100,
     ) -> HistoryPage:
-        """Return one page of the history, newest first. Raises BadValue for values that are not possible.
+        """Return one page of the history, newest first. Raises BadValue for invalid values.
 
         :param resource: The resource, compared exactly; that of a chunk is `data:DATASET/DATAID`.
         :param client: Name of the client.
@@ -80,7 +80,7 @@ class History:
 
     @property
     def books(self) -> Sequence[HistoryBook]:
-        """The history of each store; empty where a service reads them."""
+        """The history of each store; empty for a service."""
         return self._store.books
 
     def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
@@ -92,7 +92,7 @@ class History:
 
     @cached_property
     def activity(self) -> Activity:
-        """What happened in the last day, by hour."""
+        """The events of the last day, by hour."""
         return Activity(self.count)
 
 
@@ -102,7 +102,7 @@ def entries_after(book: HistoryBook, last: int) -> list[Entry]:
 
 
 def overdue(books: Sequence[HistoryBook | LogBook], keep: float | None, at: datetime) -> timedelta:
-    """How long ago the oldest entry should have been removed. `keep`: seconds that it is kept; None: forever."""
+    """How overdue the removal of the oldest entry is. `keep`: the retention time in seconds; None: forever."""
     oldest = [] if keep is None else [since for book in books if (since := book.oldest()) is not None]
     return max((at - since - timedelta(seconds=keep or 0) for since in oldest), default=timedelta())
 

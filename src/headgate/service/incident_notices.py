@@ -10,14 +10,14 @@ from headgate.settings import Settings
 from headgate.stores.store import Store
 from headgate.telemetry import event
 
-#: Incidents of one round.
+#: Maximum number of incidents in one round.
 AT_ONCE = 10_000
 #: Seconds between two removals of old incidents.
 CLEANED_EVERY = 3600.0
 
 
 class IncidentNotices:
-    """The notices of one store. Several processes may plan them: an incident is reported once."""
+    """The notices of one store. Several processes can plan them: an incident is reported once."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._store = None if store.ledger is None else store.ledger.incidents
@@ -29,7 +29,7 @@ class IncidentNotices:
         self._cleaned = steady() - CLEANED_EVERY
 
     def plan(self) -> int:
-        """Put notices that are due into the outbox. Returns how many."""
+        """Put due notices into the outbox. Returns how many."""
         if self._store is None:
             return 0
         self._clean()

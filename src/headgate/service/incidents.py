@@ -14,7 +14,7 @@ from headgate.telemetry import event
 
 
 class Incidents:
-    """What needs a person: chunks that failed for good, and what others report; `gate.incidents`.
+    """Problems that need a person: chunks that failed permanently, and others; `gate.incidents`.
 
     :param number: Number of the incident.
     """
@@ -30,7 +30,7 @@ class Incidents:
 
         :param job: Only incidents of this job.
         :param kind: Only incidents of this kind.
-        :param closed: Also incidents that are closed.
+        :param closed: Include closed incidents.
         :param after: Number of the last incident of the previous page.
         :param limit: Largest number of results.
         """
@@ -49,7 +49,7 @@ class Incidents:
         return self._store.count()
 
     def acknowledge(self, number: int, *, by: str | None = None) -> Incident:
-        """Record that a person knows of an incident: no more notices, unless it happens again or closes.
+        """Acknowledge an incident: no more notices are sent, unless it happens again or closes.
 
         :param by: Name of the person (default: this process).
         """
@@ -58,7 +58,7 @@ class Incidents:
         return found
 
     def snooze(self, number: int, seconds: float) -> Incident:
-        """Send no notice of an incident for a while. If it is still open then, a notice reports it again.
+        """Send no notices about an incident for a while. If it is still open then, a notice reports it again.
 
         :param seconds: How long.
         """

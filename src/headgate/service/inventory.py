@@ -1,4 +1,4 @@
-"""The inventory: what is stored, by which names; what batches started with; messages to others."""
+"""The inventory: stored objects and their names, the intakes of batches, and the outbox."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from headgate.service.logs import fit_texts
 from headgate.stores.ports.inventory import InventoryStore
 from headgate.telemetry import event
 
-#: A message is tried again after this many seconds, at first and at most; the pause doubles each time.
+#: A message is retried after this many seconds, at first and at most; the pause doubles each time.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 3600.0
 #: Pauses vary by this factor.
 JITTER = 0.2
-#: Tries after which a message is given up: with the pauses above, about two days.
+#: Number of attempts after which a message is given up: with the pauses above, about two days.
 MOST_TRIES = 56
 #: Attempts after which an undelivered message counts as a fault: a mail server may be restarted.
 TRIES_OF_A_FAULT = 3
-#: Messages that did not arrive, of which the doctor lists so many.
+#: Maximum number of undelivered messages that the doctor lists.
 MOST_FAULTS = 100
 
 
 class Inventory:
-    """Stored objects, and the messages about them; `gate.inventory`.
+    """Stored objects, and the messages about them;  `gate.inventory`.
 
     :param ark: ARK of the object.
     :param owner: Owner of the object.
@@ -65,7 +65,7 @@ class Inventory:
 
     def __init__(self, store: InventoryStore, log_keep: int = 0) -> None:
         self._store = store
-        #: Bytes that are kept of the end of each output of a step; 0: none.
+        #: Number of bytes kept of the end of each output of a step; 0: none.
         self.log_keep = log_keep
 
     # ---------------------------------------------------------------- names
@@ -98,13 +98,13 @@ class Inventory:
     def keep_log(
         self, job: str, token: int, attempt: int, step: str, texts: Sequence[LogText], *, ended: bool = False
     ) -> None:
-        """Keep the end of what was written in one step of an ingest job; a text replaces the one before.
+        """Store the end of the output of one step of an ingest job; a text replaces the one before.
 
         :param token: Token of the consumer that has taken the job.
-        :param attempt: Which attempt on the step it is.
+        :param attempt: Number of the attempt at the step.
         :param step: State of the job.
         :param texts: The end of each stream.
-        :param ended: No more will follow.
+        :param ended: The log is complete.
         """
         safe = [replace(each, text=readable(redact(each.text))) for each in texts]
         self._keep_log(check_item_id(job), check_token(token), check_limit(attempt), step, safe, ended=ended)
@@ -117,7 +117,7 @@ class Inventory:
             self._store.keep_log(job, token, attempt, check_name("step", step), fitting, ended=ended)
 
     def logs(self, job: str, *, limit: int = 100) -> Sequence[Log]:
-        """List the kept logs of an ingest job, newest step first: what its handler, or its command, wrote."""
+        """List the stored logs of an ingest job, newest step first: the output of its handler or command."""
         return self._store.logs(check_item_id(job), check_limit(limit))
 
     def owner_and_version(self, ark: str) -> tuple[str, int] | None:
@@ -162,7 +162,9 @@ class Inventory:
         return found
 
     def remove(self, ark: str, dataids: Sequence[str], *, reason: str, by: str | None = None) -> bool:
-        """Remove an object whose bytes are gone, and its chunks in the ledger. Returns False if it is not there."""
+        """Remove an object whose bytes no longer exist, and its chunks in the ledger. Returns False if it does not
+        exist.
+        """
         names = [check_name("dataid", each) for each in dataids]
         removed = self._store.remove(check_resource(ark), names, check_reason(reason), actor(by))
         if removed:
@@ -193,7 +195,7 @@ class Inventory:
     # ---------------------------------------------------------------- outbox
 
     def post(self, message: Message) -> bool:
-        """Put a message into the outbox. Returns False if a message with its id is there already; that one stays."""
+        """Put a message into the outbox. Returns False if there is a message with its id already, which stays."""
         return self._store.post(message)
 
     def message(self, message_id: str) -> Message | None:
@@ -290,7 +292,7 @@ class Inventory:
 
 
 def pause_after(tries: int, asked: float | None = None, chance: Callable[[], float] = fraction) -> float:
-    """Return the seconds until a failed message is retried; uneven, so that many are not retried at once."""
+    """Return the seconds until a failed message is retried; randomised, so that many are not retried at once."""
     pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(tries, 30), LONGEST_PAUSE_SECONDS)
     pause *= 1 + JITTER * (2 * chance() - 1)
     return pause if asked is None else max(pause, min(asked, LONGEST_PAUSE_SECONDS))

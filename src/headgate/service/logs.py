@@ -1,4 +1,4 @@
-"""Logs on their way to the store: the end of an output is kept in memory, and sent from time to time."""
+"""Logs on their way to the store: the end of an output is kept in memory, and uploaded periodically."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from headgate.service.leases.clock import steady
 from headgate.service.leases.later import later
 from headgate.telemetry import event
 
-#: Pauses between two uploads of what was written meanwhile: at first, and at most. They double.
+#: Pauses between two uploads: at first, and at most. They double.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 5.0
-#: A log that the service finds too long is halved, down to this length.
+#: A log that is too long for the service is halved, down to this length.
 SHORTEST_KEEP = 1024
 
 
 class Tail:
-    """The end of one output. Another thread than the one that writes may read it."""
+    """The end of one output. It may be read by another thread than the writing one."""
 
     def __init__(self, stream: LogStream, limit: int, secrets: Iterable[str] = ()) -> None:
-        """`limit`: bytes to keep; `secrets`: what is masked."""
+        """`limit`: number of bytes to keep; `secrets`: the values to mask."""
         self.stream = stream
-        #: Bytes that are kept.
+        #: Number of bytes that are kept.
         self.limit = limit
         self._forms = secret_forms(secrets)
         self._most = limit + margin(self._forms)
         self._data = bytearray()
         self._size = 0
         self._guard = threading.Lock()
-        #: Bytes that were there when it was last looked at, and whether all of them were shown then.
+        #: The number of bytes at the last check, and whether all of them were shown then.
         self._seen = 0
         self._shown_whole = True
 
     def write(self, data: bytes) -> None:
-        """Add to it. What is no longer near the end is dropped."""
+        """Add to it. Text that is no longer near the end is dropped."""
         with self._guard:
             self._size += len(data)
             self._data += data
@@ -45,7 +45,7 @@ class Tail:
                 del self._data[: -self._most]
 
     def text(self, *, ended: bool) -> LogText | None:
-        """Return its end; None: there is nothing new. A line that has not ended is shown once it stands still."""
+        """Return its end; None: there is nothing new. A line that has not ended is shown once it stops growing."""
         with self._guard:
             raw, size = bytes(self._data), self._size
         stands_still = size == self._seen
@@ -71,13 +71,13 @@ class Tail:
 
 
 class LogUploads:
-    """Sends the ends of some outputs while they are written, and once more when they have ended.
+    """Uploads the ends of some outputs while they are written, and once more when they have ended.
 
-    A store that does not answer is asked again later; nothing that goes wrong here has an effect on the work.
+    An unavailable store is retried later; failures here do not affect the work.
     """
 
     def __init__(self, send: Callable[[Sequence[LogText], bool], None], tails: Sequence[Tail], name: str) -> None:
-        """`send`: keeps texts in the store, the second argument says whether these are the last; `name`: for events."""
+        """`send`: stores texts; its second argument says whether these are the last; `name`: for events."""
         self.tails = tails
         self._send = send
         self._name = name
@@ -85,22 +85,22 @@ class LogUploads:
         self._busy = threading.Lock()
 
     def start(self) -> None:
-        """Start to send. Most work is over before the first time."""
+        """Start to send. Most work ends before the first upload."""
         if self.tails:
             later(steady() + FIRST_PAUSE_SECONDS, self._begin)
 
     def end(self) -> None:
-        """Send what is left, and stop."""
+        """Upload the rest, and stop."""
         self._done.set()
         with self._busy:
             self._upload(ended=True)
 
     def stop(self) -> None:
-        """Stop without sending more."""
+        """Stop without uploading more."""
         self._done.set()
 
     def last_line(self) -> str:
-        """The last line of the last output that has one: stderr before stdout."""
+        """The last line of the last output with one: stderr before stdout."""
         return next((line for tail in reversed(self.tails) if (line := tail.last_line)), "")
 
     def _begin(self) -> None:
@@ -133,7 +133,7 @@ class LogUploads:
             event("log.refused", of=self._name, why=repr(error))
 
     def _send_fitting(self, texts: Sequence[LogText], *, ended: bool) -> None:
-        """Send them, and less of them while the service finds the request too large."""
+        """Upload them, with less text if the service finds the request too large."""
         while True:
             try:
                 self._send(texts, ended)

@@ -1,4 +1,4 @@
-"""Moving house: a store's rows from one place to another, compared there before anybody works with them."""
+"""Moving a store: its rows are copied to another location, and compared there before it can be used."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from headgate.core.errors import HalfMoved
 from headgate.stores.ports.moving import Digest, Source, Target
 
-#: Called while it goes on with how many rows are done. Each is written, and read again.
+#: Called with the number of rows done so far. Each is written, and read again.
 Tell = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What was moved, and found to be the same."""
+    """The result of a move, after comparison."""
 
     source: str
     target: str
@@ -28,7 +28,7 @@ class Moved:
 
 
 def move(source: Source, target: Target, tell: Tell) -> Moved:
-    """Write all that the source has into the target, compare, and let the target be worked with."""
+    """Copy everything from the source to the target, compare, and release the target for use."""
     contents = source.contents
     target.begin(contents)
     digests: dict[str, Digest] = {}

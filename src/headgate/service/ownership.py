@@ -12,7 +12,7 @@ from headgate.service.queue.use_cases import Queue
 
 
 def held_by(locks: Locks, queue: Queue, principal: str) -> Sequence[Holding]:
-    """Return everything that belongs to a principal now."""
+    """Return everything that a principal currently holds."""
     found = [_lock(each) for each in locks.list() if each.principal == principal]
     found += [_item("batch", each) for each in queue.batches(taken=True) if each.principal == principal]
     found += [_item("ingest job", each) for each in queue.jobs(taken=True) if each.principal == principal]

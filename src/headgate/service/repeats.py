@@ -1,4 +1,4 @@
-"""Records of requests with an idempotency key, by which a repeat is recognised on whichever replica it arrives."""
+"""Records of requests with an idempotency key, by which any replica recognises a repeat."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class RepeatRecords:
         return self._store.find(record_id)
 
     def keep_answer(self, keyed: Keyed, status: int, answer: str) -> None:
-        """Add the answer to a request's record, unless it is too long. While the store is away nothing is kept: then
-        a repeat builds its answer again.
+        """Add the answer to a request's record, unless it is too long. While the store is unavailable nothing is kept:
+        a repeat then builds its answer again.
         """
         if len(answer) > MOST_KEPT:
             return

@@ -1,4 +1,4 @@
-"""Two stores as one: locks on `data:` chunks live beside the ledger, all others in the coordination store."""
+"""Two stores as one: locks on `data:` chunks are beside the ledger, all others in the coordination store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class JoinedOutages:
             part.tell_alive()
 
     def bridge(self) -> float:
-        """Move leases on by the time that no service was there. Returns the longest, in seconds."""
+        """Extend leases by the time without a service. Returns the longest, in seconds."""
         return max((part.bridge() for part in self._parts), default=0.0)
 
 
@@ -66,22 +66,22 @@ class JoinedStore:
 
     @property
     def queue(self) -> QueueStore:
-        """The queue is coordinated where the locks are."""
+        """The queue is in the same store as the locks."""
         return self._coordination.queue
 
     @property
     def ledger(self) -> LedgerStore | None:
-        """The ledger, beside which the locks on its chunks are kept."""
+        """The ledger, with the locks on its chunks."""
         return self._beside_ledger.ledger
 
     @property
     def watches(self) -> WatchStore | None:
-        """The watchers beside that ledger."""
+        """The watchers, beside the ledger."""
         return self._beside_ledger.watches
 
     @property
     def inventory(self) -> InventoryStore | None:
-        """The inventory beside that ledger."""
+        """The inventory, beside the ledger."""
         return self._beside_ledger.inventory
 
     @property
@@ -96,7 +96,7 @@ class JoinedStore:
 
     @property
     def repeats(self) -> RepeatStore | None:
-        """The records of requests with an idempotency key, each where its effect is."""
+        """The records of requests with an idempotency key, each in the store of its effect."""
         here, there = self._beside_ledger.repeats, self._coordination.repeats
         return None if here is None or there is None else JoinedRepeats(here, there)
 
@@ -107,12 +107,12 @@ class JoinedStore:
 
     @property
     def outages(self) -> JoinedOutages:
-        """The times without a service, as both know them."""
+        """The times without a service, as recorded in both."""
         return JoinedOutages([each.outages for each in self.parts if each.outages is not None])
 
     @property
     def history(self) -> HistoryStore:
-        """What happened in both, by time."""
+        """The history of both, by time."""
         return MergedHistory(*(book for each in self.parts for book in each.history.books))
 
     @property
@@ -122,15 +122,15 @@ class JoinedStore:
 
     @property
     def keeper(self) -> HistoryKeeper | None:
-        """Room for the history of other stores."""
+        """Storage for the history of other stores."""
         return self._beside_ledger.keeper
 
     def keep_history_in(self, keeper: HistoryKeeper) -> None:
-        """Old history may be there: read it too."""
+        """Old history may be stored there: read it too."""
         self._coordination.keep_history_in(keeper)
 
     def history_sources(self) -> Sequence[HistorySource]:
-        """Return the histories of the coordination store, if the other one has room for them."""
+        """Return the histories of the coordination store, if the other one can keep them."""
         return () if self.keeper is None else self._coordination.history_sources()
 
     def files(self) -> Sequence[Path]:
@@ -138,11 +138,11 @@ class JoinedStore:
         return [path for each in self.parts for path in each.files()]
 
     def notices(self) -> Sequence[str]:
-        """Return what an operator should know about how both are reached."""
+        """Return warnings for an operator about the connections to both."""
         return [line for each in self.parts for line in each.notices()]
 
     def ping(self) -> None:
-        """Ask both for the shortest answer there is."""
+        """Send the shortest possible query to both."""
         for each in self.parts:
             each.ping()
 
@@ -153,7 +153,7 @@ class JoinedStore:
 
 
 class RoutedLocks:
-    """Sends each request to the store that its resource lives in."""
+    """Sends each request to the store of its resource."""
 
     def __init__(self, name: str, ledger_side: LockStore, coordination: LockStore) -> None:
         self.name = name
@@ -281,7 +281,7 @@ class RoutedLocks:
 
 
 class JoinedRepeats:
-    """The records of two stores: each is where the effect is. Answers are kept beside the ledger."""
+    """The records of two stores: each is in the store of its effect. Answers are kept beside the ledger."""
 
     def __init__(self, beside_ledger: RepeatStore, coordination: RepeatStore) -> None:
         self._beside_ledger = beside_ledger

@@ -1,4 +1,4 @@
-"""What a running service does for the store that it speaks for."""
+"""The tasks of a running service for the store behind it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from headgate.telemetry import event
 
 
 class Upkeep:
-    """The upkeep of one store."""
+    """The tasks for one store."""
 
     def __init__(self, store: Store, history_keep: float | None, log_keep: float | None) -> None:
-        """How long history and logs are kept, in seconds; None: forever."""
+        """The retention times of history and logs, in seconds; None: forever."""
         self._store = store
         self._history_keep, self._log_keep = history_keep, log_keep
-        #: What errors call the store, and the four letters that its lock ids begin with.
+        #: The store's name in error messages, and the prefix of its lock ids.
         self.name, self.tag = store.name, store.tag
-        #: How many calls one process should send at a time.
+        #: Number of calls that one process should send at a time.
         self.side_by_side = store.side_by_side
 
     def ping(self) -> None:
@@ -36,7 +36,7 @@ class Upkeep:
             self._store.outages.tell_alive()
 
     def history_overdue(self) -> timedelta:
-        """Return how long ago the oldest entry of the history should have been removed; not positive: none should."""
+        """Return how overdue the removal of the oldest history entry is; not positive: none is overdue."""
         return overdue(self._store.history.books, self._history_keep, wall())
 
     def logs_overdue(self) -> timedelta:
@@ -44,6 +44,6 @@ class Upkeep:
         return overdue([] if self._store.logs is None else [self._store.logs], self._log_keep, wall())
 
     def bridge_outage(self) -> None:
-        """Extend leases by the time without a service, in which nobody could renew them."""
+        """Extend leases by the time without a service, in which they could not be renewed."""
         if self._store.outages is not None:
             event("http.outage_bridged", seconds=self._store.outages.bridge())

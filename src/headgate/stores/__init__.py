@@ -1,1 +1,1 @@
-"""Where it is kept. `base` says what every store can do; each folder beside it is one kind of store."""
+"""Storage of all nouns. `ports` declares what every store can do; each folder beside it is one kind of store."""

@@ -12,7 +12,7 @@ from headgate.core.locks.rules import LOCK_RULES, LockRules
 from headgate.core.queue.model import DEFAULT_MAX_CRASHES
 from headgate.core.queue.rules import QUEUE_RULES, QueueRules
 
-#: Calls that one process sends to a server at a time: more would only wait for each other in the process.
+#: Number of calls that one process sends to a server at a time: more would only wait for each other in the process.
 SIDE_BY_SIDE = 8
 #: Replication modes of the database in `url` (setting `replication`).
 ASYNCHRONOUS, SYNCHRONOUS = "asynchronous", "synchronous"
@@ -20,29 +20,30 @@ ASYNCHRONOUS, SYNCHRONOUS = "asynchronous", "synchronous"
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """How a store behaves, apart from where it is."""
+    """The options of a store, apart from its location."""
 
     #: Seconds within which a call that does not wait must return; a call with `wait=N` returns within N plus this.
     answer_within: float = 2.0
     #: A direct connection for notifications, where `url` points to a pooler; empty: `url` itself.
     listen_url: str = ""
-    #: `asynchronous`: a failover may lose the newest commits. `synchronous`: it loses none, so leases stay.
+    #: `asynchronous`: a failover may lose the newest commits. `synchronous`: it loses none, so leases are kept.
     replication: str = ASYNCHRONOUS
-    #: The group that shares a new store made of files; None: it is private.
+    #: The group that shares a new file-based store; None: it is private.
     store_group: int | None = None
-    #: Whether a store that is not there is created; otherwise opening it raises NoStore.
+    #: Whether a missing store is created; otherwise opening it raises NoStore.
     create: bool = True
-    #: Deaths of workers in one state after which a batch or ingest job is held; 0: no limit. A profile may differ.
+    #: Number of worker deaths in one state after which a batch or ingest job is held; 0: no limit. A profile may
+    #: override it.
     max_crashes: int = DEFAULT_MAX_CRASHES
-    #: Data ids that one claim may read by mappings.
+    #: Number of data ids that one claim may read by mappings.
     max_input_ids: int = DEFAULT_MAX_INPUT_IDS
-    #: Where ingest jobs are worked on that another program made, whose record does not say it; empty: nowhere.
+    #: Folder for ingest jobs that another program created, whose record does not name one; empty: none.
     work_folder: str = ""
     #: The tables that decide about locks.
     lock_rules: LockRules = LOCK_RULES
     #: The tables that decide about chunks.
     chunk_rules: ChunkRules = CHUNK_RULES
-    #: The tables that decide about batches and ingest jobs, by the spelling of the tree that they are kept in.
+    #: The tables that decide about batches and ingest jobs, by the spelling of their tree.
     queue_rules: Mapping[str, QueueRules] = field(default_factory=lambda: QUEUE_RULES)
 
 
@@ -50,5 +51,5 @@ DEFAULT_OPTIONS = StoreOptions()
 
 
 def no_store(name: str) -> NoStore:
-    """Return the error of a place in which no store was created yet."""
+    """Return the error for a location in which no store was created yet."""
     return NoStore(f"{name} holds no store yet. Create it with: headgate init")

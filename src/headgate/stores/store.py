@@ -1,11 +1,13 @@
-"""The root of a store: what every store has, in one place. Each kind of store says all of it; nothing is looked up."""
+"""The root of a store: everything that a store has, in one place. Each kind of store declares all of it; nothing is
+looked up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:  # Loaded by the parts of a store that are used: the command starts faster without the others.
+if TYPE_CHECKING:  # Imported by the parts of a store that are used: the command starts faster without the others.
     from pathlib import Path
 
     from headgate.stores.ports.epochs import EpochStore
@@ -21,7 +23,7 @@ if TYPE_CHECKING:  # Loaded by the parts of a store that are used: the command s
 
 
 class Outages(Protocol):
-    """The times without a service, as a store knows them."""
+    """The times without a service, as recorded in a store."""
 
     def tell_alive(self) -> None:
         """Record that a service is running."""
@@ -31,39 +33,39 @@ class Outages(Protocol):
 
 
 class Root(Protocol):
-    """What a gate works on: a store, or a service that speaks for one."""
+    """The base of a gate: a store, or a service that represents one."""
 
     @property
     def name(self) -> str:
-        """What errors call it: its URL without a password."""
+        """Its name in error messages: the URL without a password."""
 
     @property
     def tag(self) -> str:
-        """The four letters that every lock id of this store begins with."""
+        """The four-letter prefix of every lock id of this store."""
 
     def files(self) -> Sequence[Path]:
-        """The files and folders on this machine that the store is made of."""
+        """The files and folders on this machine that belong to the store."""
 
     def notices(self) -> Sequence[str]:
-        """What an operator should know about how this store is reached."""
+        """Warnings for an operator about the connection to this store."""
 
     def ping(self) -> None:
-        """Ask for the shortest answer there is. Raises StoreUnavailable when none comes."""
+        """Send the shortest possible query. Raises StoreUnavailable when there is no answer."""
 
     def close(self) -> None:
         """Close connections. On ZooKeeper leased locks of this process end; nothing else changes."""
 
 
 class Store(Root, Protocol):
-    """One store, or two that act as one: where each noun is kept. None: it keeps none."""
+    """One store, or two that act as one: the storage of each noun. None: it has none."""
 
     @property
     def side_by_side(self) -> int:
-        """How many calls one process should send at a time."""
+        """Number of calls that one process should send at a time."""
 
     @property
     def parts(self) -> Sequence[Store]:
-        """The stores that it consists of, each with entry ids of its own in its history: itself, or both of a pair."""
+        """The stores that it consists of, each with its own entry ids in the history: itself, or both of a pair."""
 
     @property
     def locks(self) -> LockStore:
@@ -79,7 +81,7 @@ class Store(Root, Protocol):
 
     @property
     def watches(self) -> WatchStore | None:
-        """Watchers of datasets, and the files that they counted."""
+        """Watchers of datasets, and the files that they have counted."""
 
     @property
     def inventory(self) -> InventoryStore | None:
@@ -87,7 +89,7 @@ class Store(Root, Protocol):
 
     @property
     def tokens(self) -> TokenStore | None:
-        """API tokens. A store that keeps tokens keeps sessions too."""
+        """API tokens. A store that keeps API tokens also keeps sessions."""
 
     @property
     def sessions(self) -> SessionStore | None:
@@ -99,7 +101,7 @@ class Store(Root, Protocol):
 
     @property
     def epochs(self) -> EpochStore | None:
-        """Which server keeps the store, and its tokens. None: its tokens need no raising."""
+        """The server of the store, and its tokens. None: its tokens need no raising."""
 
     @property
     def outages(self) -> Outages | None:
@@ -107,7 +109,7 @@ class Store(Root, Protocol):
 
     @property
     def history(self) -> HistoryStore:
-        """What happened to everything that is kept here."""
+        """The history of everything that is kept here."""
 
     @property
     def logs(self) -> LogBook | None:
@@ -115,10 +117,10 @@ class Store(Root, Protocol):
 
     @property
     def keeper(self) -> HistoryKeeper | None:
-        """Room for the history of other stores."""
+        """Storage for the history of other stores."""
 
     def keep_history_in(self, keeper: HistoryKeeper) -> None:
-        """Old history may be there: read it too. Called before anything else is asked."""
+        """Old history may be stored there: read it too. Called before any other call."""
 
     def history_sources(self) -> Sequence[HistorySource]:
-        """The histories that should move to a keeper when they are old; none where they can stay."""
+        """The histories that should move to a keeper when they are old; none if they can stay."""

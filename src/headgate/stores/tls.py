@@ -1,4 +1,4 @@
-"""Whom a connection to a store trusts: beyond this machine a server has to show a certificate that is verified."""
+"""The trust of connections to a store: on another machine, a server has to present a certificate that is verified."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ OPTIONS = ("tls", "tls_ca", "tls_cert", "tls_key")
 class Tls:
     """How a connection is encrypted."""
 
-    #: One of MODES; empty: the URL does not say.
+    #: One of MODES; empty: the URL does not set it.
     mode: str = ""
-    #: Files: the authorities to trust in place of the machine's own, and the certificate that we show, with its key.
+    #: Files: the authorities to trust instead of the machine's own, and the client certificate with its key.
     ca: str = ""
     cert: str = ""
     key: str = ""
 
     def or_else(self, mode: str) -> Tls:
-        """The same with this mode, if the URL names none."""
+        """The same with this mode, if the URL sets none."""
         return self if self.mode else Tls(mode, self.ca, self.cert, self.key)
 
     def context(self) -> SSLContext | None:
-        """The TLS context for Python's sockets; None: they are not encrypted, or the URL does not say."""
+        """The TLS context for Python's sockets; None: they are not encrypted, or the URL does not set it."""
         if self.mode in ("", OFF):
             return None
-        import ssl  # Loaded when it is needed: the command starts faster without.
+        import ssl  # Imported when needed: the command starts faster without it.
 
         context = ssl.create_default_context(cafile=self.ca or None)
         if self.cert:
@@ -56,7 +56,7 @@ NO_TLS = Tls(OFF)
 
 
 def take_options(options: dict[str, str], url: str) -> Tls:
-    """What a URL's options say of encryption; they are removed from the options."""
+    """The encryption options of a URL; they are removed from the options."""
     mode, ca, cert, key = (options.pop(name, "") for name in OPTIONS)
     if mode and mode not in MODES:
         raise BadValue("url", url, f"has tls={mode}, which is unknown; known: {', '.join(MODES)}")
@@ -78,9 +78,9 @@ def take_options(options: dict[str, str], url: str) -> Tls:
 
 
 def stays_here(host: str) -> bool:
-    """Whether what is sent to that host never leaves this machine."""
+    """Whether a connection to that host never leaves this machine."""
     name = host.strip("[]").rstrip(".").lower()
-    if not name or name.startswith(("/", "@")) or name == "localhost":  # Names below it are asked of the network.
+    if not name or name.startswith(("/", "@")) or name == "localhost":  # Names below it are resolved by the network.
         return True
     try:
         return ipaddress.ip_address(name).is_loopback
@@ -89,5 +89,5 @@ def stays_here(host: str) -> bool:
 
 
 def all_stay_here(hosts: Iterable[str]) -> bool:
-    """The same for several."""
+    """The same for several hosts."""
     return all(stays_here(host) for host in hosts)

@@ -1,4 +1,4 @@
-"""Credentials as they are kept: sealed copies of secrets, what proves a job's keys, and who can open what."""
+"""Credentials as stored: sealed copies of secrets, the values that prove a job's keys, and who can open what."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from dataclasses import dataclass, field
 
 from headgate.core.errors import BadValue, HoldersUnconfirmed, Refused
 
-#: The holder of copies that only the master key opens. No job has an empty name.
+#: The holder of copies that only the master key opens. A job's name is never empty.
 MASTER = ""
-#: What the text of a sealed copy begins with.
+#: The prefix of a sealed copy's text.
 ENVELOPE = "hg1"
 
 
 def additional_data(dataset: str, name: str, job: str, version: int) -> bytes:
-    """What a copy is bound to: moved elsewhere it does not open. No name has a slash, so no two are alike."""
+    """The context that a copy is bound to: a copy moved elsewhere cannot be opened. Names contain no slash, so no two
+    contexts are alike.
+    """
     return f"cred/{dataset}/{name}/{job}/{version}".encode()
 
 
 @dataclass(frozen=True, slots=True)
 class JobKey:
-    """One key of a job, as far as it may be kept: what proves it, never the key."""
+    """One key of a job as it is stored: the value that proves it, never the key itself."""
 
     job: str
-    #: Which of the job's keys; it only grows.
+    #: The number of the job's key; it only grows.
     generation: int
     #: Of a passphrase; empty: the key is 32 random bytes.
     salt: str
     #: Proves the key.
     check: str
-    #: The master key under which what the job's key wraps with is kept; 0: it is not.
+    #: The master key that seals the job's wrapping key; 0: the wrapping key is not stored.
     master_id: int = 0
     #: That, wrapped.
     escrow: str = field(default="", repr=False)
 
     @property
     def proof(self) -> str:
-        """What a job's row keeps of it."""
+        """The form in which it is stored in the job's row."""
         return f"{self.generation}:{self.salt}:{self.check}"
 
 
@@ -54,7 +56,7 @@ class Sealed:
     name: str
     #: The job that can open it; MASTER: only the master key can.
     job: str
-    #: Which of the job's keys.
+    #: The number of the job's key.
     generation: int
     #: Grows with every new value of the secret.
     version: int
@@ -62,23 +64,23 @@ class Sealed:
     wrap: str = field(repr=False)
     #: Nonce and ciphertext.
     sealed: str = field(repr=False)
-    #: The master key that can open it, too; 0: none.
+    #: The master key that can open it too; 0: none.
     master_id: int = 0
     #: The data key, wrapped for the master key.
     master_wrap: str = field(default="", repr=False)
 
     @property
     def additional_data(self) -> bytes:
-        """What it is bound to."""
+        """The context that it is bound to."""
         return additional_data(self.dataset, self.name, self.job, self.version)
 
     def envelope(self, salt: str) -> str:
-        """The copy as one word, to be opened elsewhere."""
+        """The copy as one word, to be opened in another program."""
         return f"{ENVELOPE}.{self.generation}.{salt}.{self.version}.{self.wrap}.{self.sealed}"
 
 
 def parse_envelope(word: str, dataset: str, name: str, job: str) -> tuple[str, Sealed]:
-    """The salt of the key and the copy that a word holds."""
+    """The salt of the key and the copy that a word contains."""
     parts = word.split(".")
     if len(parts) != 6 or parts[0] != ENVELOPE or not (parts[1].isdecimal() and parts[3].isdecimal()):
         raise BadValue("sealed secret", name, f"of {dataset} is not in the format of a claim")
@@ -88,19 +90,19 @@ def parse_envelope(word: str, dataset: str, name: str, job: str) -> tuple[str, S
 
 @dataclass(frozen=True, slots=True)
 class Custody:
-    """Everything that is kept about the secrets of one dataset, or of one job's datasets, at one moment."""
+    """Everything stored about the secrets of one dataset, or of one job's datasets, at one moment."""
 
-    #: The dataset that it is about, or empty.
+    #: The dataset concerned, or empty.
     dataset: str
-    #: The job that it is about, or empty.
+    #: The job concerned, or empty.
     job: str
     #: Names of the secrets with their newest version, by dataset.
     secrets: Mapping[str, Mapping[str, int]]
-    #: Of the job, or of every job that uses the dataset.
+    #: Keys of the job, or of every job that uses the dataset.
     keys: tuple[JobKey, ...]
-    #: The copies, of those jobs and of the master key.
+    #: The copies for those jobs and for the master key.
     sealed: tuple[Sealed, ...]
-    #: Copies under a master key before this one are not opened.
+    #: Copies under an older master key than this one are not opened.
     least_master: int
     #: The jobs that may hold the secrets of a dataset, where it lists them.
     allowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -113,17 +115,17 @@ class Custody:
 
 @dataclass(frozen=True, slots=True)
 class CustodyChange:
-    """The change to make; it is made only if nothing changed meanwhile."""
+    """The change to make; it is applied only if nothing has changed in the meantime."""
 
-    #: New copies; each takes the place of an old one for the same holder.
+    #: New copies; each replaces the old one for the same holder.
     put: Sequence[Sealed] = ()
     #: Copies that go.
     drop: Sequence[Sealed] = ()
-    #: The job's keys from now on; None: as they are.
+    #: The job's new keys; None: unchanged.
     keys: Sequence[JobKey] | None = None
-    #: The dataset's secrets with their versions from now on; None: as they are.
+    #: The dataset's new secrets with their versions; None: unchanged.
     versions: Mapping[str, int] | None = None
-    #: The jobs that become holders of a dataset's secrets by it, as DATASET/JOB; an admin has confirmed each.
+    #: The jobs that this change makes holders of a dataset's secrets, as DATASET/JOB; an admin has confirmed each.
     holders: Sequence[str] = ()
 
     def __bool__(self) -> bool:
@@ -131,17 +133,17 @@ class CustodyChange:
 
 
 def holder(dataset: str, job: str) -> str:
-    """A job that holds a dataset's secrets, in one word. No name has a slash."""
+    """A job that holds a dataset's secrets, as one word. Names contain no slash."""
     return f"{dataset}/{job}"
 
 
 def sealed_for(change: CustodyChange) -> list[str]:
-    """The jobs that get copies by a change, as DATASET/JOB, in order."""
+    """The jobs that a change gives copies to, as DATASET/JOB, in order."""
     return sorted({holder(copy.dataset, copy.job) for copy in change.put if copy.job != MASTER})
 
 
 def check_holders(known: Custody, change: CustodyChange) -> None:
-    """Raise HoldersUnconfirmed unless a change confirms the jobs that become holders by it, and no others."""
+    """Raise HoldersUnconfirmed unless the confirmed jobs are exactly those that a change makes holders."""
     for copy in change.put:
         if copy.job not in (MASTER, *known.allowed.get(copy.dataset, (copy.job,))):
             raise Refused(f"job {copy.job} is not among the secret_jobs of dataset {copy.dataset}")
@@ -157,7 +159,7 @@ def check_holders(known: Custody, change: CustodyChange) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MasterWrap:
-    """Something that is wrapped for a master key: a copy's data key, or what a job's key wraps with."""
+    """A value wrapped for a master key: a copy's data key, or a job's wrapping key."""
 
     #: The copy's dataset and name; empty for a job's own.
     dataset: str

@@ -1,4 +1,4 @@
-"""Principals of the service: how they are named, and whether one may act on what another holds."""
+"""Principals of the service: valid names, and whether one may change what another holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PRINCIPAL_LENGTH = 100
 
 
 def check_principal(value: object) -> str:
-    """The name of a principal of the service: as other names, without a colon, and not `local`."""
+    """The name of a principal of the service: like other names, but without a colon, and not `local`."""
     name = check_name("principal", value)
     if ":" in name:
         raise BadValue("principal", value, "has a colon, which separates the parts of a request id; remove it")

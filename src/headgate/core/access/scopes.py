@@ -1,4 +1,4 @@
-"""What an API token may do: scopes, each a word for a kind of act, some limited to what follows the word."""
+"""The scopes of an API token: each is a word for a kind of action, and some can be limited by a name after it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from datetime import datetime
 from headgate.core.access.sights import NAMESPACES, Sight, check_sight, sight_of
 from headgate.core.errors import BadValue
 
-#: Every scope, in words. Those with a noun may be limited: `lock:acquire:s3://bucket/`, `chunk:claim:clean`.
+#: Every scope, with its description. Those with a noun may be limited: `lock:acquire:s3://bucket/`,
+#: `chunk:claim:clean`.
 SCOPES: Mapping[str, str] = {
     "read": (
         "read everything except secrets: locks, chunks, batches, history, status (can be limited to "
@@ -26,9 +27,9 @@ SCOPES: Mapping[str, str] = {
     "admin:force": "break locks, force and forget chunks, set statuses, delete; each needs a reason",
     "admin": "everything, and act under the names that other callers gave",
 }
-#: The scopes that may be limited; `read` to namespaces: read:lock:…, read:data:…, read:queue:…
+#: The scopes that may be limited; `read` is limited by namespace: read:lock:…, read:data:…, read:queue:…
 LIMITED = ("read", "lock:acquire", "chunk:claim", "cred:read", "data:publish", "queue:submit")
-#: Names for usual sets of scopes.
+#: Names for common sets of scopes.
 ROLES: Mapping[str, tuple[str, ...]] = {
     "viewer": ("read",),
     "operator": ("read", "operate"),
@@ -58,7 +59,7 @@ def check_scope(text: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a token reaches."""
+    """The permissions of a token."""
 
     scopes: tuple[str, ...]
 
@@ -72,7 +73,7 @@ class Reach:
         return self.unlimited or word in self.scopes or bool(self.limits(word))
 
     def covers(self, word: str, name: str) -> bool:
-        """The scope for one job, dataset or profile; for a resource: one that begins so."""
+        """The scope for one job, dataset or profile; for a resource: one with that prefix."""
         if self.unlimited or word in self.scopes:
             return True
         limits = self.limits(word)
@@ -80,14 +81,14 @@ class Reach:
 
     @property
     def sight(self) -> Sight | None:
-        """What may be seen where `read` is limited; None: everything, or nothing."""
+        """What `read` may show where it is limited; None: everything, or nothing."""
         limits = self.limits("read")
         if self.unlimited or "read" in self.scopes or not limits:
             return None
         return sight_of(limits, self.limits("lock:acquire"), self.limits("chunk:claim"), self.limits("queue:submit"))
 
     def limits(self, word: str) -> list[str]:
-        """What the scope is limited to. `admin:force` is no limited `admin`."""
+        """What the scope is limited to. `admin:force` is not a limited `admin`."""
         own = (each for each in self.scopes if each.startswith(f"{word}:")) if word in LIMITED else ()
         return [each[len(word) + 1 :] for each in own]
 
@@ -98,9 +99,9 @@ class ApiToken:
 
     #: Its public part.
     id: str
-    #: Its name, for people.
+    #: Its display name.
     name: str
-    scopes: tuple[str, ...]  #: What it may do.
+    scopes: tuple[str, ...]  #: Its scopes.
     created: datetime  #: When it was created, by the store's clock.
     #: Seconds until it expires, when the store answered; None: never.
     expires_in: float | None = None
@@ -116,19 +117,19 @@ class ApiToken:
 
     @property
     def reach(self) -> Reach:
-        """How far it reaches."""
+        """Its permissions."""
         return Reach(self.scopes)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenToMake:
-    """A token that the store does not have yet."""
+    """A token that is not stored yet."""
 
     id: str
     name: str
     scopes: tuple[str, ...]
     principal: str
-    #: Seconds until it ends; None: it does not.
+    #: Seconds until it expires; None: it does not expire.
     seconds: float | None = None
 
 
@@ -137,8 +138,8 @@ class NewToken:
     """A new API token, with its text."""
 
     id: str  #: Its public part.
-    name: str  #: Its name, for people.
-    scopes: tuple[str, ...]  #: What it may do.
+    name: str  #: Its display name.
+    scopes: tuple[str, ...]  #: Its scopes.
     #: Its text; the store does not keep it.
     token: str = field(repr=False)
     #: Owner of everything acquired with it.
@@ -147,9 +148,9 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class SignInCode:
-    """A code that was just made."""
+    """A sign-in code that was just created."""
 
-    #: To be handed to a browser; kept nowhere.
+    #: The code itself, to be passed to a browser; it is not stored.
     code: str = field(repr=False)
     #: Seconds until it expires.
     seconds: float

@@ -1,4 +1,4 @@
-"""What a caller may see, where its `read` is limited: locks by resource, data by dataset, the queue by profile."""
+"""What a caller with a limited `read` can see: locks by resource, data by dataset, the queue by profile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from headgate.core.history import Entry
 from headgate.core.ledger.model import Job, parse_chunk_resource
 
-#: What `read` may be limited to, each in words: `read:data:climate*` reads the datasets that begin so.
+#: What `read` can be limited to, with a description of each: `read:data:climate*` reads the datasets whose names begin
+#: with climate.
 NAMESPACES = {
     "lock": "locks on resources",
     "data": "datasets, their chunks, and jobs that use only these",
@@ -18,40 +19,40 @@ NAMESPACES = {
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Names that may be seen, by namespace. A pattern that ends in * means all that begin so."""
+    """Visible names, by namespace. A pattern that ends in * matches every name with that prefix."""
 
     lock: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     queue: tuple[str, ...] = ()
-    #: Jobs that may be seen whatever they read and make: those that the caller works on.
+    #: Jobs that are visible whatever they read and make: those that the caller works on.
     jobs: tuple[str, ...] = ()
 
     def resource(self, resource: str) -> bool:
-        """Whether locks on a resource may be seen; that of a chunk also with its dataset."""
+        """Whether locks on a resource are visible; locks on a chunk are also visible with its dataset."""
         chunk = parse_chunk_resource(resource)
         return _matches(self.lock, resource) or (chunk is not None and self.dataset(chunk[0]))
 
     def dataset(self, name: str) -> bool:
-        """Whether a dataset and its chunks may be seen."""
+        """Whether a dataset and its chunks are visible."""
         return _matches(self.data, name)
 
     def profile(self, name: str) -> bool:
-        """Whether the batches of a profile may be seen."""
+        """Whether the batches of a profile are visible."""
         return _matches(self.queue, name)
 
     def job(self, job: Job) -> bool:
-        """Whether a job may be seen: all datasets that it reads and makes must be, unless the caller works on it."""
+        """Whether a job is visible: all datasets that it reads and makes must be, unless the caller works on it."""
         return job.name in self.jobs or all(self.dataset(name) for name in job.uses)
 
     def entry(self, entry: Entry) -> bool:
-        """Whether an entry of a history may be seen. What happened to a job as a whole may not."""
+        """Whether a history entry is visible. Entries about a job as a whole are not."""
         if entry.noun in ("lock", "chunk"):
             return self.resource(entry.resource)
         return entry.noun != "job" and self.profile(entry.resource)
 
 
 def check_sight(limit: str) -> bool:
-    """Whether this may stand after `read:`."""
+    """Whether this is valid after `read:`."""
     namespace, _, pattern = limit.partition(":")
     return namespace in NAMESPACES and bool(pattern) and "*" not in pattern[:-1]
 
@@ -59,7 +60,7 @@ def check_sight(limit: str) -> bool:
 def sight_of(
     limits: Iterable[str], resources: Iterable[str] = (), jobs: Iterable[str] = (), profiles: Iterable[str] = ()
 ) -> Sight:
-    """Return what the limits of `read` allow together, and what the caller may act on: resources that begin so, jobs,
+    """Return what the limits of `read` allow together, and what the caller may act on: resources with a prefix, jobs,
     profiles.
     """
     found: dict[str, tuple[str, ...]] = {

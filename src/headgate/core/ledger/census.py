@@ -1,4 +1,4 @@
-"""How many chunks are where: what a picture of many chunks is made of."""
+"""Counts of chunks by status, for displays of many chunks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXPIRED = "lease expired"
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many chunks of a dataset have a status, by the rows of one job."""
+    """The number of chunks of a dataset with a given status, by the rows of one job."""
 
     dataset: str  #: Name of the dataset.
     job: str  #: Name of the job.
@@ -22,23 +22,23 @@ class Tally:
     #: The status, or EXPIRED.
     status: str
     count: int  #: Number of chunks.
-    #: True: it was not counted further, there may be more.
+    #: True: counting stopped here, and there may be more.
     more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Data ids that follow each other in a dataset, and the statuses of those chunks in several."""
+    """Consecutive data ids of a dataset, and the statuses of those chunks in several datasets."""
 
-    #: The first and the last of them; the same for a single one.
+    #: The first and the last of them; equal for a single one.
     first: str
     last: str
-    #: By dataset: how many OUTPUT rows have which status. What has no row is not counted.
+    #: By dataset: number of OUTPUT rows by status. Chunks without a row are not counted.
     cells: Mapping[str, Mapping[str, int]]
 
 
 def chunks_by_status(tallies: Sequence[Tally], job: str | None = None) -> Counter[str]:
-    """How many chunks have which status, or EXPIRED: of one job, or of all."""
+    """Number of chunks by status, or EXPIRED: of one job, or of all."""
     found: Counter[str] = Counter()
     for each in tallies:
         if job in (None, each.job):

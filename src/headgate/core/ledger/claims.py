@@ -1,4 +1,4 @@
-"""May a job claim a chunk? The one function that decides by the claim table, and explains."""
+"""Whether a job may claim a chunk. One function decides by the claim table, and explains the decision."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from headgate.core.ledger.verdicts import INTERRUPTIONS, RESUBMIT_IT, Answer, Co
 from headgate.core.locks.model import Mode
 from headgate.core.values.durations import in_words
 
-#: The longest pause before another try.
+#: The longest delay before a retry.
 LONGEST_DELAY = 30 * 86_400.0
 
 
 def input_state(row: Row | None, *, due: bool = False) -> str:
-    """The column of the claim table for an INPUT row. `due`: it is DONE, and counts as absent."""
+    """The column of the claim table for an INPUT row. `due`: it is DONE, but counts as absent."""
     if row is None or due:
         return ABSENT
     if row.status == RUNNING:
@@ -39,7 +39,7 @@ def input_state(row: Row | None, *, due: bool = False) -> str:
 
 
 def output_state(row: Row | None) -> str:
-    """The line of the table that an OUTPUT row is in."""
+    """The row of the table for an OUTPUT row."""
     if row is None:
         return ABSENT
     if row.status == RUNNING:
@@ -48,7 +48,7 @@ def output_state(row: Row | None) -> str:
 
 
 def may_claim(chunk: ChunkSnapshot) -> Verdict:
-    """Decide: each condition with its verdict. What is shown is what decided."""
+    """Decide: each condition with its verdict. The displayed conditions are those that decided."""
     conditions = [
         *_pause(chunk),
         *(_input(chunk, name) for name in chunk.job.inputs),
@@ -63,14 +63,15 @@ def may_claim(chunk: ChunkSnapshot) -> Verdict:
 
 
 def own_answer(chunk: ChunkSnapshot) -> Answer:
-    """What the job's own rows alone say: whether the chunk may be claimable once its inputs are there."""
+    """The verdict of the job's own rows: whether the chunk may be claimable once its inputs are READY."""
     conditions = [*_ownership(chunk), *_table(chunk), *_retry(chunk, delay=False)]
     return Verdict(chunk.job.name, chunk.dataid, tuple(conditions)).answer
 
 
 def missing_inputs(chunk: ChunkSnapshot) -> int:
-    """The inputs that are not READY, as bits by position. Reference data is no matter of a single data id, and how much
-    a claim may read is a setting of the process that claims: more than that is refused then.
+    """The inputs that are not READY, as bits by position. Reference data is left out because it does not depend on the
+    data id, and the number of ids that a claim may read is a setting of the claiming process, which refuses a larger
+    number itself.
     """
     exceeding = {name for name, source in chunk.sources.items() if source.exceeds}
     return sum(
@@ -81,12 +82,12 @@ def missing_inputs(chunk: ChunkSnapshot) -> int:
 
 
 def nearness(chunk: ChunkSnapshot) -> float:
-    """Which share of the data ids that it needs is READY, by the emptiest input; 1 if none has a mapping."""
+    """The READY share of the data ids that it needs, for the input with the lowest share; 1 if none has a mapping."""
     return min((source.share for source in chunk.sources.values() if source.map.creates), default=1.0)
 
 
 def missing_references(chunk: ChunkSnapshot) -> bool:
-    """Whether inputs that every data id of the job reads are incomplete."""
+    """Whether inputs that all data ids of the job share are incomplete."""
     return any(not source.map.creates and not source.complete for source in chunk.sources.values())
 
 
@@ -131,7 +132,7 @@ def _table(chunk: ChunkSnapshot) -> Iterable[Condition]:
 
 
 def _claimed_state(chunk: ChunkSnapshot) -> str:
-    """The state that a claim starts from: a claim whose lease has expired is reaped first."""
+    """The state that a claim starts from: an expired claim is reaped first."""
     row = chunk.speaker
     if row is None:
         return ABSENT
@@ -161,7 +162,7 @@ def _unrepeated(given: Row | None, output: Row | None) -> Row | None:
 
 
 def _again(chunk: ChunkSnapshot, row: Row) -> str:
-    """When a row that is DONE counts as absent."""
+    """When a DONE row counts as absent."""
     left = chunk.due_in(row)
     if left is None:
         return ""
@@ -170,7 +171,7 @@ def _again(chunk: ChunkSnapshot, row: Row) -> str:
 
 
 def _interruptions(chunk: ChunkSnapshot) -> Iterable[Condition]:
-    """How often its workers were asked to stop; what is used up is HOLD, and blocks by that."""
+    """The number of interruptions; once they are used up the chunk is on HOLD, which blocks it."""
     row = chunk.speaker
     if row is not None and row.interruptions and row.status in (RESUBMIT, RUNNING, HOLD):
         most = chunk.job.max_interruptions
@@ -223,7 +224,7 @@ def _locks(chunk: ChunkSnapshot) -> Iterable[Condition]:
 
 
 def claim_mode(kind: Kind) -> Mode:
-    """The lock that a running row acts as: outputs are written, inputs are read."""
+    """The lock that a running row acts as: exclusive for outputs, shared for inputs."""
     return Mode.EXCLUSIVE if kind is Kind.OUTPUT else Mode.SHARED
 
 
@@ -241,28 +242,28 @@ def claim_modes(chunk: ChunkSnapshot) -> dict[str, Mode]:
 
 
 def retry_delay(job: Job, tries: int) -> float:
-    """Seconds before another try: doubled with each, up to a month."""
+    """Seconds before a retry: doubled with each one, up to a month."""
     return min(job.retry_delay * 2.0 ** min(tries - 1, 60), LONGEST_DELAY)
 
 
 def crash_delay(job: Job, row: Row) -> float:
-    """Seconds before another try once the dead claim of this row is reaped; none when it is held."""
+    """Seconds before a retry, once the dead claim of this row has been reaped; none if that holds it."""
     return 0.0 if ChunkFacts(job, row).is_last_crash() else retry_delay(job, row.failures + row.crashes + 1)
 
 
-# ---------------------------------------------------------------- what find_next reads
+# ---------------------------------------------------------------- the list that find_next reads
 
 
 def _is_known(chunk: ChunkSnapshot, missing: int) -> bool:
-    """Whether an input has the data id, or makes it a data id of the job."""
+    """Whether an input has the data id, or creates it for the job."""
     if chunk.job.mapped:
         return any(source.creates or source.exceeds for source in chunk.sources.values())
     return missing != (1 << len(chunk.job.inputs)) - 1
 
 
 def find_candidate(chunk: ChunkSnapshot) -> Candidate | None:
-    """The chunk's place in the list of chunks that may be claimable; None: it is not in it."""
-    if chunk.job.name == EXTERNAL:  # Nobody claims data that is made elsewhere.
+    """The chunk's position in the list of chunks that may be claimable; None: it is not listed."""
+    if chunk.job.name == EXTERNAL:  # No job claims data that is made elsewhere.
         return None
     counted, missing = chunk.counted(), missing_inputs(chunk)
     left = max((due for row in counted if (due := chunk.due_in(row)) is not None), default=None)

@@ -1,4 +1,4 @@
-"""The command of each job, as a pipeline file says it: what `headgate work` runs. It stays in that file."""
+"""The command of each job in a pipeline file, which `headgate work` runs. It never leaves that file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from headgate.core.errors import BadValue
 from headgate.core.values.durations import LONGEST, parse_duration
 
-#: Runs a command that is one text.
+#: The shell that runs a command given as one text.
 SHELL = ("/bin/sh", "-c")
-#: No job needs more workers in one process.
+#: Maximum number of workers of a job in one process.
 MOST_WORKERS = 1000
-#: The keys of a job that stay in the file.
+#: The keys of a job that are not stored.
 COMMAND, WORKERS, TIMEOUT, KEY_FILE = "command", "workers", "timeout", "key_file"
 
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
-    """What runs on each chunk of a job, and how."""
+    """The command for each chunk of a job, and how to run it."""
 
     #: The job.
     job: str
@@ -27,22 +27,22 @@ class JobCommand:
     words: tuple[str, ...]
     #: The text, if a shell reads it.
     text: str = ""
-    #: Chunks at a time.
+    #: Number of chunks at a time.
     workers: int = 1
-    #: Seconds after which the command is stopped, and its chunk has failed.
+    #: Seconds after which the command is stopped and its chunk fails.
     timeout: float | None = None
-    #: A file with the job's key; empty: the key of the settings.
+    #: A file with the job's key; empty: the key in the settings.
     key_file: str = ""
     #: Variables for the command, beside those of the job's definition.
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_command(job: str, body: Mapping[str, Any]) -> JobCommand | None:
-    """The command of a job; None if the file says none. BadValue names the key that is wrong."""
+    """The command of a job; None if the file has none. BadValue names the key that is wrong."""
     if COMMAND not in body:
         for key in (WORKERS, TIMEOUT, KEY_FILE):
             if key in body:
-                raise BadValue(key, body[key], f"says how a command runs; add `{COMMAND}`")
+                raise BadValue(key, body[key], f"describes how a command runs; add `{COMMAND}`")
         return None
     command = body[COMMAND]
     is_text = isinstance(command, str)

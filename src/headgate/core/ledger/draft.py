@@ -1,4 +1,4 @@
-"""A chunk in the making: events are fired at it as the table says, and every effect becomes a change."""
+"""A chunk while events are fired at it as the table says; every effect becomes a change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class ChunkDraft:
-    """A snapshot of a chunk, as events change it."""
+    """A snapshot of a chunk that events change."""
 
     def __init__(self, snapshot: ChunkSnapshot) -> None:
         self.job = snapshot.job
@@ -46,11 +46,11 @@ class ChunkDraft:
         self._overrides: list[Override] = []
         self._started: set[tuple[Kind, str]] = set()
         self._tokens = 0
-        #: What unhold brings back where the chunk is to be made again; a job that makes nothing has no row then.
+        #: The status that unhold restores if the chunk is to be redone; a job without outputs has no row then.
         self._again = RESUBMIT if self.job.outputs else ""
 
     def outcome(self, result: T, *, check: bool = False) -> ChunkOutcome[T]:
-        """List everything that changes. `check`: its place in the list of find_next is written in any case."""
+        """List everything that changes. `check`: write its position in the list of find_next in any case."""
         before, after = self._before, self.chunk
         if before is after and not check:
             return ChunkOutcome(result, after, overrides=tuple(self._overrides))
@@ -65,12 +65,12 @@ class ChunkDraft:
     # ------------------------------------------------------------ guards
 
     def find_row(self, event: str, row: Row | None, *, named: bool = True) -> Transition:
-        """The row of the table that applies where this row speaks for the chunk; TransitionRefused: there is none."""
+        """The row of the table for the chunk's own state; TransitionRefused if there is none."""
         state = ABSENT if row is None else state_of(row.status, row.kind)
         return self.rules.row(state, event, ChunkFacts(self.job, row, named=named, due=self.chunk.is_due(row)))
 
     def refuse_alive(self, event: str, *, steal: bool) -> None:
-        """ClaimRefused while a worker is on it, unless an operator overrides its claim."""
+        """ClaimRefused while a worker is processing it, unless an operator overrides its claim."""
         alive = next((row for row in self.chunk.owned() if row.alive), None)
         if alive is None:
             return
@@ -95,13 +95,13 @@ class ChunkDraft:
             raise ClaimRefused(self.job.name, chunk.dataid, f"{self.job.name} on {chunk.dataid}: " + "; ".join(why))
 
     def may_report(self, event: str, token: int) -> bool:
-        """Whether the claim of this token runs; False: this event was reported already. ClaimLost: neither."""
+        """Whether the claim with this token is running; False: this event was reported already. ClaimLost: neither."""
         rows = self.rules.machine.rows_of(RUNNING, event)
         guards = {row.by for row in rows} or {By.WORKER}
         row = self.chunk.speaker
         if row is None:
             raise self._lost(token, "there is no such claim")
-        if row.status == RUNNING and row.token == token:  # An older one is lost in any case.
+        if row.status == RUNNING and row.token == token:  # An older one is always lost.
             what = f"the claim of {self.job.name} on {self.chunk.dataid}"
             self._overrides += must_own(self.chunk.actor, what, row.principal)
         if row.token != token and guards <= {By.WORKER}:
@@ -120,7 +120,7 @@ class ChunkDraft:
     # ------------------------------------------------------------ events
 
     def start(self, event: str, worker: str, lease: float, reason: str = "") -> None:
-        """A claim: all its rows run, with the counts of the row that speaks for it."""
+        """A claim: all its rows become RUNNING, with the counts of the row that represents the chunk."""
         chunk = self.chunk
         speaker, before = chunk.speaker, chunk.status
         row = self.find_row(event, speaker)
@@ -139,12 +139,12 @@ class ChunkDraft:
         self.record(row, worker, running.token, before, running.status, reason)
 
     def end(self, event: str, base: Row, who: str, message: str = "") -> None:
-        """The claim ends: its rows become what the table says, with the counts of `base` and those of this event."""
+        """The claim ends: its rows get the table's status, with the counts of `base` and those of this event."""
         row = self.find_row(event, base)
         status = word_of(row.target, self.job.counted, base.former)
         counts, token = _count(base, row.also), self.token_after(row, base.token)
         tries = counts.failures + counts.crashes
-        # An interrupted claim may have changed the output: when it is released, it is made again.
+        # An interrupted claim may have changed the output, so it is redone when it is released.
         unheld = self._again if row.also.has(Also.COUNT_INTERRUPTION) else ERROR
         delay = retry_delay(self.job, tries) if status == ERROR and tries else 0.0
         for own in self.chunk.owned():
@@ -162,20 +162,20 @@ class ChunkDraft:
         self.record(row, who, token, RUNNING, status, message)
 
     def reap(self, who: str) -> bool:
-        """A claim whose lease has expired ends. False when there is none."""
+        """End a claim whose lease has expired. False if there is none."""
         dead = worst_row([row for row in self.chunk.owned() if row.expired])
         if dead is None or self.chunk.alive:
             return False
         row = self.rules.find(RUNNING, "reap", ChunkFacts(self.job, dead))
         if row is None or row.by is not By.STORE:
             return False
-        # What it wrote last, if its log was kept.
+        # Its last output, if its log was kept.
         last = f"; its last line: {dead.message}" if dead.message and not dead.forced else ""
         self.end(row.event, dead, who, f"lease expired: {dead.worker or 'its worker'} died{last}")
         return True
 
     def redo(self, own: Row, row: Transition, reason: str, *, delay: float = 0.0) -> None:
-        """Set one of the rows that the chunk's status is kept on back to the beginning, or remove it."""
+        """Reset one of the rows that keep the chunk's status, or remove it."""
         word = word_of(row.target, own.kind)
         held = word == HOLD
         after = replace(
@@ -185,7 +185,7 @@ class ChunkDraft:
         self.put(own.kind, own.dataset, None if word == ABSENT else after)
 
     def miss(self, late: Sequence[tuple[SourceSet, Reading]], who: str) -> None:
-        """Inputs arrived or changed after the chunk was made of them: it is noted, or the chunk is made again."""
+        """Inputs arrived or changed after the chunk was made: note it, or redo the chunk."""
         redo = [source.map.late_delay for source, _ in late if source.map.on_late is OnLate.REDO]
         speaker = self.chunk.speaker
         facts = ChunkFacts(self.job, speaker, redo=bool(redo))
@@ -202,7 +202,7 @@ class ChunkDraft:
         self.record(row, who, speaker.token, before, self.chunk.status, why)
 
     def leave_inputs(self, row: Transition) -> None:
-        """The rows of what the job reads: removed where the table says so; otherwise none of them runs any longer."""
+        """The rows of the job's inputs: removed if the table says so; otherwise none of them stays RUNNING."""
         for own in self.chunk.owned() if self.job.outputs else ():
             if own.kind is Kind.INPUT and (own.status == RUNNING or row.also.has(Also.CLEAR_INPUTS)):
                 word = _beside(row)
@@ -212,19 +212,19 @@ class ChunkDraft:
     # ------------------------------------------------------------ fan-out
 
     def turn_parts(self, status: str, token: int, message: str = "") -> None:
-        """What was made of it by fan-out has the same status; absent: it goes."""
+        """The chunk's fan-out parts get the same status; absent: they are removed."""
         if self.chunk.parts:
             self.chunk = replace(self.chunk, parts=tuple(turned(self.chunk.parts, status, token, message)))
 
     def list_parts(self, listed: Listed, token: int) -> None:
-        """A success says what it made by fan-out."""
+        """A success lists its fan-out parts."""
         parts = listing(self.chunk.parts, listed, self.job.name, self.chunk.dataid, token)
         self.chunk = replace(self.chunk, parts=tuple(parts))
 
     # ------------------------------------------------------------ rows
 
     def put(self, kind: Kind, dataset: str, after: Row | None) -> None:
-        """A row becomes this; None: it is removed."""
+        """A row changes to this; None: it is removed."""
         old = self.chunk.own(kind, dataset)
         if after is not old:
             rows = tuple(row for row in self.chunk.rows if row is not old)
@@ -232,14 +232,14 @@ class ChunkDraft:
             self.chunk = replace(self.chunk, rows=(*rows, *written))
 
     def token_after(self, row: Transition, token: int) -> int:
-        """The token after an event: the same, or a new one, for which a negative number stands."""
+        """The token after an event: unchanged, or a new one, represented by a negative number."""
         if not row.also.has(Also.NEW_TOKEN):
             return token
         self._tokens -= 1
         return self._tokens
 
     def record(self, row: Transition, who: str, token: int, before: str, after: str, reason: str) -> None:
-        """An entry of the history, and an incident that opens or closes, where the table asks for one."""
+        """A history entry, and an incident that opens or closes, if the table asks for them."""
         if row.also.has(Also.TELL_HISTORY):
             why = self.chunk.actor.reason(reason)[:MESSAGE_LENGTH]
             self._records.append(ChunkRecord(row.event, who, token, before, after, why))
@@ -249,7 +249,7 @@ class ChunkDraft:
             self._incidents.append(IncidentChange("", row.event))
 
     def _reads(self) -> tuple[Reading, ...] | None:
-        """What it reads by mappings; nothing when it has no rows of inputs any more. None: as before."""
+        """What it reads by mappings; nothing once it has no input rows. None: as before."""
         if not self.job.mapped:
             return None
         after = self.chunk.reads if any(row.kind is Kind.INPUT for row in self.chunk.owned()) else ()
@@ -265,13 +265,13 @@ class ChunkDraft:
 
 
 def _removed(changes: Iterable[RowChange]) -> frozenset[str]:
-    """The datasets that have the chunk no longer. A mapping may have waited for it, although it was not READY."""
+    """The datasets that no longer have the chunk. A mapping may have waited for it even if it was not READY."""
     rows = (each.before for each in changes if each.after is None)
     return frozenset(row.dataset for row in rows if row and row.kind is Kind.OUTPUT)
 
 
 def _may_have_led_to(rows: Iterable[Transition], row: Row) -> bool:
-    """Whether the newest claim on a row may have ended by an event that has these rows of the table."""
+    """Whether the newest claim on a row may have ended by an event with these rows of the table."""
     reached = state_of(row.status, row.kind) in {each.target for each in rows}
     if not any(each.also.has(Also.COUNT_INTERRUPTION) for each in rows):
         return reached
@@ -279,7 +279,7 @@ def _may_have_led_to(rows: Iterable[Transition], row: Row) -> bool:
 
 
 def _count(row: Row, also: Also) -> Row:
-    """A row with the counts that it has after an event."""
+    """A row with the counts after an event."""
     attempt = max(row.attempt + also.has(Also.COUNT_ATTEMPT) - also.has(Also.RESTORE_ATTEMPT), 0)
     if also.has(Also.CLEAR_COUNTS):
         return replace(row, attempt=attempt, failures=0, crashes=0, interruptions=0)
@@ -293,14 +293,14 @@ def _count(row: Row, also: Also) -> Row:
 
 
 def _beside(row: Transition) -> str:
-    """The status of the rows of what a job reads, when what it makes is decided by this row of the table."""
+    """The status of the job's input rows, when its output rows are decided by this row of the table."""
     if row.also.has(Also.CLEAR_INPUTS):
         return ABSENT
     return DONE if row.target == READY else ERROR
 
 
 def _blocking_word(row: Row | None) -> str:
-    """HOLD, PENDING or an unknown word, which comes back when the claim is interrupted; else nothing."""
+    """The HOLD, PENDING or unknown status that comes back when the claim is interrupted; otherwise empty."""
     if row is not None and row.status == RUNNING:  # Taken from another forced claim.
         return row.former
     return "" if row is None or row.status in (READY, DONE, ERROR, RESUBMIT) else row.status

@@ -1,4 +1,4 @@
-"""What a chunk is made from and what is made from it, across mappings: links for people who follow them."""
+"""The chunks that a chunk is made from, and those made from it, across mappings, as links to follow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headgate.core.ledger.model import READY
 from headgate.core.ledger.rules import ABSENT
 from headgate.core.ledger.sources import SourceSet
 
-#: Links of one input that are returned unless said otherwise.
+#: Number of links per input that are returned by default.
 MOST_LINKS = 100
-#: Data ids whose inputs one call returns.
+#: Number of data ids whose inputs one call returns.
 MOST_FANNED = 1000
 
 
@@ -19,19 +19,19 @@ MOST_FANNED = 1000
 class ChunkLink:
     """A chunk that another one reads, or that reads it."""
 
-    #: The job that makes it; `external`: it is made elsewhere.
+    #: The job that produces it; `external`: it is produced elsewhere.
     job: str
     #: The dataset.
     dataset: str
     #: The data id.
     dataid: str
-    #: Its status; absent: it has none.
+    #: Its status; absent: it has no row.
     status: str
 
 
 @dataclass(frozen=True, slots=True)
 class FanIn:
-    """What one data id of a job needs of one input."""
+    """The need of one data id of a job for one input."""
 
     #: The job's data id.
     dataid: str
@@ -41,16 +41,16 @@ class FanIn:
     needed: int
     #: How many of them are READY.
     ready: int
-    #: Whether a claim may read what is there.
+    #: Whether the available data is enough for a claim.
     complete: bool
     #: The same in words.
     text: str
-    #: The first of them in order; where not all are returned, those that are not READY come first.
+    #: The first of them in order; if not all are returned, those that are not READY come first.
     links: tuple[ChunkLink, ...]
 
 
 def fan_in_of(source: SourceSet, maker: str, most: int) -> FanIn:
-    """What a data id needs of one input, with at most `most` links. `maker`: the job that makes the input."""
+    """The need of a data id for one input, with at most `most` links. `maker`: the job that produces the input."""
     statuses: dict[str, tuple[str, str]] = {}
     for row in source.rows:
         if row.dataid not in statuses or row.status != READY:

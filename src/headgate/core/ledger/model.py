@@ -14,51 +14,51 @@ from headgate.core.ledger.ordering import Order
 from headgate.core.values.durations import in_words
 from headgate.core.values.redaction import MASKED
 
-#: The job that data made elsewhere belongs to.
+#: The job name of data that is made elsewhere.
 EXTERNAL = "external"
 RUNNING, READY, ERROR, RESUBMIT, HOLD, PENDING, DONE = (
     "RUNNING", "READY", "ERROR", "RESUBMIT", "HOLD", "PENDING", "DONE",
 )  # fmt: skip
-#: Events of the table that the program names, because a report, a command or a count is called so.
+#: Events of the table that the program names, for a report, a command or a count.
 CLAIM_EVENT, SUCCESS_EVENT, FAIL_EVENT, INTERRUPT_EVENT, REAP_EVENT = "claim", "success", "fail", "interrupt", "reap"
 PUBLISH_EVENT, FORCE_EVENT, RESUBMIT_EVENT, FORGET_EVENT = "publish", "force", "resubmit", "forget"
 HOLD_EVENT, UNHOLD_EVENT = "hold", "unhold"
 CLOSE_EVENT, REOPEN_EVENT = "close", "reopen"
-#: Of a chunk that was made by fan-out: the newest attempt lists it, or no longer.
+#: For a chunk made by fan-out: whether the newest attempt lists it.
 LIST_EVENT, UNLIST_EVENT = "list", "unlist"
-#: Of a job: another file says what it runs.
+#: For a job: its definition changed in another file.
 COMMANDS_EVENT = "commands"
-#: Of a data id of a job with mapped inputs: whether more may arrive for it.
+#: For a data id of a job with mapped inputs: whether more upstream ids may arrive for it.
 OPEN, CLOSED = "open", "closed"
-#: What runs or is done: nobody has to do anything about it.
+#: Running or finished: nobody has to act.
 SETTLED = (READY, DONE, RUNNING)
 MESSAGE_LENGTH = 1000
-#: Data ids that one claim may read by mappings, unless set otherwise.
+#: Default number of data ids that one claim may read by mappings.
 DEFAULT_MAX_INPUT_IDS = 10_000
-#: A dataset that a job fans out to, beside the kinds of its inputs and outputs.
+#: The kind of a dataset that a job fans out to, besides input and output.
 FAN_OUT = "FANOUT"
-#: Data ids that one success may list.
+#: Number of data ids that one success may list.
 MOST_PARTS = 10_000
-#: The missing inputs are kept as bits of one number.
+#: The limit exists because missing inputs are stored as bits of one number.
 MOST_INPUTS = 60
 
 
 class Kind(StrEnum):
-    """Whether the job of a row reads the chunk or makes it."""
+    """Whether a row's job reads the chunk or makes it."""
 
     INPUT = "INPUT"
     OUTPUT = "OUTPUT"
 
 
 class OnFailure(StrEnum):
-    """What happens to a chunk when its worker reports a failure."""
+    """The effect of a reported failure on a chunk."""
 
     RERUN = "rerun"
     HOLD = "hold"
 
 
 class StopExit(StrEnum):
-    """What counts when a worker was asked to stop before its command ended."""
+    """How a command counts that ended after its worker was asked to stop."""
 
     #: The command was interrupted, whatever its exit code.
     INTERRUPT = "interrupt"
@@ -67,7 +67,7 @@ class StopExit(StrEnum):
 
 
 def chunk_resource(dataset: str, dataid: str) -> str:
-    """The resource that locks on a chunk are taken on."""
+    """The resource of locks on a chunk."""
     return f"data:{dataset}/{dataid}"
 
 
@@ -89,13 +89,13 @@ class Dataset:
     uri: str = ""
     #: How its data ids are ordered.
     order: Order = Order.NATURAL
-    #: What else is needed to reach it; visible to everybody.
+    #: Other data needed to reach it; visible to everybody.
     settings: Mapping[str, str] = field(default_factory=dict)
-    #: Names of its secrets, each with its version; what is sealed is kept apart.
+    #: Names of its secrets, each with its version; sealed values are stored separately.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: The jobs that may hold its secrets; None: every job that uses it, once an admin has confirmed it.
     secret_jobs: tuple[str, ...] | None = None
-    #: Which data ids it should have, and when; empty: nothing is expected.
+    #: Which data ids it should have, and when; empty: no expectation.
     expect: Mapping[str, Any] = field(default_factory=dict)
 
     def may_hold(self, job: str) -> bool:
@@ -103,7 +103,7 @@ class Dataset:
         return self.secret_jobs is None or job in self.secret_jobs
 
     def to_document(self) -> dict[str, Any]:
-        """Return the dataset for programs; secrets are masked."""
+        """Return the dataset as JSON data; secrets are masked."""
         secrets = dict.fromkeys(self.secrets, MASKED)
         return {
             "name": self.name, "uri": self.uri, "order": str(self.order), "settings": dict(self.settings),
@@ -120,9 +120,9 @@ class Job:
     name: str
     #: The datasets that it reads; the first one's order decides which chunk is next.
     inputs: tuple[str, ...] = ()
-    #: The datasets that it produces; no other job does.
+    #: The datasets that it produces; no other job produces them.
     outputs: tuple[str, ...] = ()
-    #: Variables for its environment.
+    #: Environment variables for its commands.
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Failures after which a chunk is not retried; 0: no limit.
     max_attempts: int = 3
@@ -134,20 +134,20 @@ class Job:
     retry_delay: float = 0.0
     #: rerun: a failed chunk is retried; hold: it is held.
     on_failure: OnFailure = OnFailure.RERUN
-    #: interrupt: a worker that was asked to stop reports an interruption; trust: its command's exit code counts.
+    #: interrupt: a worker that was asked to stop reports an interruption; trust: the exit code of its command counts.
     stop_exit: StopExit = StopExit.INTERRUPT
     #: Why the job is paused; empty: it is not.
     paused: str = ""
-    #: Seconds after which a chunk that is DONE is done again; 0: never. Only for a job without outputs.
+    #: Seconds after which a DONE chunk is processed again; 0: never. Only for a job without outputs.
     recur: float = 0.0
-    #: By input: which of its data ids one data id of the job reads; the same one where none is given.
+    #: By input: which of its data ids one data id of the job reads; by default the same one.
     maps: Mapping[str, InputMap] = field(default_factory=dict)
-    #: Datasets of which one chunk makes several data ids, which its worker lists when it reports success.
+    #: Datasets for which one chunk yields several data ids, listed by its worker when it reports success.
     fan_out: tuple[str, ...] = ()
 
     @property
     def makes(self) -> tuple[str, ...]:
-        """Every dataset that it produces: outputs have its own data ids, those that it fans out to have others."""
+        """Every dataset that it produces: `outputs` share the job's data ids, fan-out datasets have others."""
         return self.outputs + self.fan_out
 
     @property
@@ -157,7 +157,7 @@ class Job:
 
     @property
     def mapped(self) -> bool:
-        """Whether an input has another data id than the job's."""
+        """Whether an input's data ids differ from the job's."""
         return bool(self.maps)
 
     def map_of(self, dataset: str) -> InputMap:
@@ -169,21 +169,21 @@ class Job:
 
     @property
     def creators(self) -> tuple[str, ...]:
-        """The inputs whose READY data ids create the job's: those that all of them create."""
+        """The inputs whose READY data ids create the job's data ids, which are those that all of them create."""
         return tuple(name for name in self.inputs if self.map_of(name).creates)
 
     @property
     def counted(self) -> Kind:
-        """The kind of its rows that a status is kept on: OUTPUT, or INPUT when it makes nothing."""
+        """The kind of its rows that keep the status: OUTPUT, or INPUT for a job without outputs."""
         return Kind.OUTPUT if self.outputs else Kind.INPUT
 
     @property
     def first(self) -> str:
-        """The dataset by whose rows its chunks are counted: the first that it makes, or reads if it makes none."""
+        """The dataset by whose rows its chunks are counted: its first output, or else its first input."""
         return (self.outputs or self.inputs)[0]
 
     def to_document(self) -> dict[str, Any]:
-        """Return the job for programs."""
+        """Return the job as JSON data."""
         return {
             "name": self.name, "inputs": list(self.inputs), "outputs": list(self.outputs),
             "fan_out": list(self.fan_out), "environment": dict(self.environment), "max_attempts": self.max_attempts,
@@ -196,7 +196,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one job records about one chunk. Locks follow from the status, and are stored nowhere else."""
+    """The record of one job about one chunk. Locks follow from the status and are stored nowhere else."""
 
     dataset: str  #: Name of the dataset.
     dataid: str  #: Data id of the chunk.
@@ -204,7 +204,7 @@ class Row:
     kind: Kind  #: INPUT or OUTPUT.
     #: RUNNING, READY, …, or any other word.
     status: str
-    #: What unhold brings back; empty: no row. Of a forced claim: the word that an interruption brings back.
+    #: The status that unhold restores; empty: no row. For a forced claim: the status that an interruption restores.
     former: str = ""
     #: How many times it was claimed.
     attempt: int = 0
@@ -212,7 +212,7 @@ class Row:
     failures: int = 0
     #: Crashes of workers since the counts were last reset.
     crashes: int = 0
-    #: Token of the newest claim; it only grows.
+    #: Token of the newest claim; tokens only grow.
     token: int = 0
     #: Name of the worker of the newest claim.
     worker: str = ""
@@ -230,7 +230,7 @@ class Row:
     started: datetime | None = None
     #: Reason, as reported.
     message: str = ""
-    #: The principal that the newest claim belongs to; empty: none, or it was claimed before owners were recorded.
+    #: The principal that owns the newest claim; empty: there is none, or it was made before owners were recorded.
     principal: str = ""
     #: Interruptions since the counts were last reset.
     interruptions: int = 0
@@ -253,7 +253,7 @@ class Row:
         return f"lease expired {in_words(-expires_in)} ago: its worker died"
 
     def sentence(self) -> str:
-        """Return one line for people."""
+        """Return one line for display."""
         by = f" by {self.worker}" if self.worker and self.status == RUNNING else ""
         left = "" if self.expires_in is None else f", {self.lease_sentence(self.expires_in)}"
         note = f": {self.message}" if self.message else ""
@@ -262,7 +262,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One dataset of a claim, with what the worker needs to reach it."""
+    """One dataset of a claim, with the data that the worker needs to reach it."""
 
     #: The dataset.
     dataset: str
@@ -270,20 +270,20 @@ class Port:
     dataid: str
     #: Location of the data.
     uri: str
-    #: What else is needed to reach it.
+    #: Other data needed to reach it.
     settings: Mapping[str, str]
     #: Secrets, opened with the job's key or masked.
     secrets: Mapping[str, str] = field(repr=False)
-    #: When masked: what `headgate keys open` opens with the job's key.
+    #: When masked: sealed copies that `headgate keys open` opens with the job's key.
     sealed: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: Of an input with a mapping: the data ids that this claim reads, in order. Of a dataset that the job fans out to:
-    #: those that its last attempt listed. None: `dataid` alone.
+    #: For a mapped input: the data ids that this claim reads, in order. For a dataset that the job fans out to: the ids
+    #: that its last attempt listed. None: `dataid` alone.
     dataids: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """The client that asks for a claim."""
+    """The client that requests a claim."""
 
     #: Name of the worker.
     worker: str
@@ -291,15 +291,15 @@ class Asker:
     lease: float
     #: The caller's id of this request, by which a repeat is recognised.
     request_id: str
-    #: True: the id was made just now, so that nobody can have asked by it before.
+    #: True: the id was created for this request, so it cannot be a repeat.
     fresh: bool = False
-    #: True: what is taken outlives this process, since it is taken for a client of the service.
+    #: True: the claim outlives this process, because it is made for a client of the service.
     outlives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to work on one chunk, as the store answered at that moment."""
+    """The right to work on one chunk, at the moment when the store answered."""
 
     #: The job.
     job: str
@@ -307,7 +307,7 @@ class Claim:
     dataid: str
     #: How many times the chunk was claimed, this one included.
     attempt: int
-    #: Grows with every claim on the chunk; every report carries it.
+    #: Grows with every claim on the chunk; every report includes it.
     token: int
     #: Name of the worker.
     worker: str
@@ -315,15 +315,15 @@ class Claim:
     lease: float
     #: Seconds until the lease expires, when the store answered.
     expires_in: float
-    #: What it reads, by dataset.
+    #: Its inputs, by dataset.
     inputs: Mapping[str, Port]
-    #: What it produces, by dataset.
+    #: Its outputs, by dataset.
     outputs: Mapping[str, Port]
     #: The job's variables.
     environment: Mapping[str, str]
     #: Whether an operator forced it.
     forced: bool = False
-    #: What counts when the worker is asked to stop before its command ends.
+    #: How its command counts if the worker is asked to stop before the command ends.
     stop_exit: StopExit = StopExit.INTERRUPT
 
     def secrets(self) -> list[str]:
@@ -332,7 +332,7 @@ class Claim:
         return [secret for port in ports for secret in port.secrets.values()]
 
     def to_document(self) -> dict[str, Any]:
-        """Return everything that a script needs, with the secrets of this claim."""
+        """Return everything that a script needs, including the secrets of this claim."""
         return {
             "dataid": self.dataid, "job": self.job, "attempt": self.attempt, "token": self.token,
             "worker": self.worker, "lease": self.lease, "forced": self.forced, "stop_exit": str(self.stop_exit),
@@ -350,7 +350,7 @@ class Claim:
 class Defined:
     """The result of a definition."""
 
-    #: What changed, one line each; empty: nothing.
+    #: The changes, one line each; empty: none.
     changes: tuple[str, ...]
     #: Warnings about likely mistakes.
     warnings: tuple[str, ...] = ()
@@ -358,11 +358,11 @@ class Defined:
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """A job that does its chunks again and again."""
+    """A job that processes its chunks repeatedly."""
 
     job: str  #: Name of the job.
-    recur: float  #: Seconds after which a chunk that is DONE is done again.
-    #: When the chunk was done that has not been done for longest; null: none is DONE.
+    recur: float  #: Seconds after which a DONE chunk is processed again.
+    #: When the chunk was processed that has waited longest; null: none is DONE.
     oldest: datetime | None
 
     def age(self, at: datetime) -> float:

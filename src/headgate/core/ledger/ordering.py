@@ -1,4 +1,4 @@
-"""The order of data ids, as keys whose plain binary order it is: so that an index gives the next one."""
+"""Sort keys for data ids: their plain binary order is the order of the ids, so that an index yields the next one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Order(StrEnum):
 
 @lru_cache(maxsize=10_000)
 def order_key(dataid: str, order: Order) -> bytes:
-    """A key for one data id. Two ids never share one, and keys compare as the ids should.
+    """A key for one data id. Two ids never share a key, and keys compare as the ids should.
 
     In natural order a run of digits compares as a number: 9 before 10, 1.2 before 1.10. Ids that differ only in
     leading zeros follow each other, fewer zeros first.
@@ -29,7 +29,7 @@ def order_key(dataid: str, order: Order) -> bytes:
     for run in _RUNS.findall(dataid):
         if run[0] in "0123456789":
             digits = run.lstrip("0")
-            # The number of digits decides before the digits do; names have at most 255 characters.
+            # The number of digits is compared before the digits; names have at most 255 characters.
             body += b"0" + bytes([len(digits)]) + digits.encode()
             zeros.append(len(run) - len(digits) - (not digits))
         else:

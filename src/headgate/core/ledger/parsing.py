@@ -1,4 +1,4 @@
-"""Kinds, statuses and orders as callers write them."""
+"""Parsing of kinds, statuses and orders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headgate.core.ledger.ordering import Order
 from headgate.core.values.names import check_name
 from headgate.core.values.words import unknown_word
 
-#: Words for statuses, in any case. Any other word is kept as it is, and blocks like HOLD.
+#: Words for statuses, in any case. Any other word is kept, and blocks like HOLD.
 STATUS_WORDS: Mapping[str, str] = {
     **{word: word for word in (RUNNING, READY, ERROR, RESUBMIT, HOLD, PENDING, DONE)},
     "FAILED": ERROR,
@@ -29,7 +29,7 @@ def parse_kind(value: object) -> Kind:
 
 
 def parse_status(value: object) -> str:
-    """A status: a known word in any case, or any other name, kept as it is."""
+    """A status: a known word in any case, or any other name, unchanged."""
     text = check_name("status", value)
     if len(text) > STATUS_LENGTH:
         raise BadValue("status", value, f"has {len(text)} characters; at most {STATUS_LENGTH} are allowed")

@@ -1,4 +1,4 @@
-"""Fan-out: chunks that a job makes of one of its data ids, under data ids that its worker lists."""
+"""Fan-out: chunks that a job makes from one of its data ids, under data ids that its worker lists."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Listed = Mapping[str, Sequence[str]]
 class Part:
     """A chunk that was made by fan-out."""
 
-    #: Its row; absent: it is to be made.
+    #: Its row; absent: it has none yet.
     row: Row
-    #: Whether the last success listed it.
+    #: Whether the latest success listed it.
     listed: bool = True
 
     @property
@@ -32,12 +32,12 @@ class Part:
 
 
 def part_row(part: Part | None) -> Row | None:
-    """The row of a part; None: there is no part."""
+    """The row of a part; None: the part does not exist."""
     return None if part is None else part.row
 
 
 def part_status(part: Part | None) -> str:
-    """The status of a part; absent: there is none."""
+    """The status of a part; absent: it does not exist."""
     return ABSENT if part is None else part.row.status
 
 
@@ -53,7 +53,7 @@ def is_left_out(row: Row) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TakenPart:
-    """A chunk that cannot be listed: it is another job's, or was made from another data id."""
+    """A chunk that must not be listed: it belongs to another job, or was made from another data id."""
 
     #: Its row.
     row: Row
@@ -63,7 +63,7 @@ class TakenPart:
 
 @dataclass(frozen=True, slots=True)
 class PartChange:
-    """A part is made (there was none before), changed, or removed (there is none after)."""
+    """A part is added (there was none before), changed, or removed (there is none after)."""
 
     before: Part | None
     after: Part | None
@@ -77,7 +77,7 @@ class PartChange:
 
     @property
     def event(self) -> str:
-        """The event of the history that it is; empty: none of its own."""
+        """The event recorded in the history; empty: none."""
         was, now = self.before, self.after
         if now is None or now.row.status not in (READY, HOLD):
             return ""
@@ -87,8 +87,8 @@ class PartChange:
 
 
 def turned(parts: Iterable[Part], status: str, token: int, message: str) -> Iterator[Part]:
-    """The parts of a chunk, which have the same status as the chunk itself. Parts that were left out stay as they
-    are; absent: all of them go.
+    """The parts of a chunk, which have the same status as the chunk itself. Parts that are no longer listed stay as
+    they are; absent: all parts are removed.
     """
     for part in parts:
         if not part.listed or (part.row.status == status != RUNNING):
@@ -101,8 +101,8 @@ def turned(parts: Iterable[Part], status: str, token: int, message: str) -> Iter
 
 
 def check_listed(job: Job, dataid: str, listed: Listed | None, taken: Sequence[TakenPart]) -> Listed:
-    """What a success lists: BadValue unless each dataset that the job fans out to is named, and no other; ClaimRefused
-    for data ids that another job, or another data id, made.
+    """Check what a success lists: BadValue unless exactly the datasets that the job fans out to are named; ClaimRefused
+    for data ids that belong to another job, or were made from another data id.
     """
     given = listed or {}
     strange = next((name for name in given if name not in job.fan_out), None)
@@ -124,7 +124,7 @@ def check_listed(job: Job, dataid: str, listed: Listed | None, taken: Sequence[T
 
 
 def listing(parts: Sequence[Part], listed: Listed, job: str, source: str, token: int) -> Iterator[Part]:
-    """The parts after a success: those that it lists are READY, those that it no longer lists are on hold."""
+    """The parts after a success: listed ones are READY, and those that are no longer listed are on hold."""
     wanted = {(dataset, dataid) for dataset, dataids in listed.items() for dataid in dataids}
     known = {part.key for part in parts}
     for part in parts:

@@ -1,4 +1,4 @@
-"""Definitions of datasets and jobs: what is refused, what is warned of, and what would change."""
+"""Definitions of datasets and jobs: validation, warnings, and the differences from the current ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headgate.core.ledger.model import EXTERNAL, MOST_INPUTS, Dataset, Job, OnFa
 from headgate.core.values.durations import LONGEST, parse_duration
 from headgate.core.values.names import check_name
 
-#: No count is greater.
+#: The largest count.
 MOST_TRIES = 1_000_000
 
 
 def check_job(job: Job) -> Job:
-    """A job that could run, by itself."""
+    """Validate a job on its own."""
     if job.name == EXTERNAL:
         raise BadValue("job", job.name, "is reserved for data produced elsewhere; choose another name")
     for what, names in (("input", job.inputs), ("output", job.outputs), ("fan_out", job.fan_out)):
@@ -36,7 +36,7 @@ def check_job(job: Job) -> Job:
 
 def _check_recur(job: Job) -> Job:
     if job.recur and job.makes:
-        why = f"of job {job.name!r} is for jobs without outputs: what it makes stays READY"
+        why = f"of job {job.name!r} is for jobs without outputs: outputs stay READY"
         raise BadValue("recur", job.recur, why)
     return job
 
@@ -51,14 +51,14 @@ def _check_apart(job: Job) -> None:
 
 
 def check_count(what: str, value: object) -> int:
-    """How many times, 0 for no limit."""
+    """A number of times; 0: no limit."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TRIES:
         raise BadValue(what, value, f"is not a whole number from 0 (no limit) to {MOST_TRIES}")
     return value
 
 
 def parse_recur(value: object) -> float:
-    """After how many seconds a chunk is done again; 0: never."""
+    """Seconds after which a chunk is processed again; 0: never."""
     try:
         found = parse_duration(value) if isinstance(value, str) else value
     except ValueError as error:
@@ -83,7 +83,7 @@ def parse_stop_exit(value: object) -> StopExit:
 
 
 def check_beside(job: Job, datasets: Iterable[str], jobs: Iterable[Job]) -> None:
-    """A job beside all others: its datasets are there, and nobody else makes what it makes."""
+    """Validate a job against all others: its datasets exist, and no other job produces its outputs."""
     known = set(datasets)
     for name in job.uses:
         if name not in known:
@@ -95,7 +95,7 @@ def check_beside(job: Job, datasets: Iterable[str], jobs: Iterable[Job]) -> None
 
 
 def warnings_for(jobs: Sequence[Job], published: Mapping[str, Sequence[str]]) -> list[str]:
-    """What looks like a mistake: jobs in a ring, inputs that nothing makes or published yet, mappings that do not fit.
+    """Probable mistakes: jobs in a cycle, inputs that no job makes and nobody has published, mappings that do not fit.
 
     `published`: some READY data ids of each dataset that has any.
     """
@@ -117,7 +117,7 @@ def warnings_for(jobs: Sequence[Job], published: Mapping[str, Sequence[str]]) ->
 
 
 def find_ring(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Names that need each other in a ring, or nothing."""
+    """Names that depend on each other in a cycle, or nothing."""
     done: set[str] = set()
     for start in sorted(needs):
         trail = _walk(start, needs, done)
@@ -143,7 +143,7 @@ def _walk(start: str, needs: Mapping[str, Sequence[str]], done: set[str]) -> tup
 
 
 def differences(old: Dataset | Job | None, new: Dataset | Job) -> list[str]:
-    """What a definition changes, one line each."""
+    """The changes of a definition, one line each."""
     noun = type(new).__name__.lower()
     if old is None:
         return [f"{noun} {new.name}: new"]

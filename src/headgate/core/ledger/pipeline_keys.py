@@ -1,4 +1,4 @@
-"""Every key of a pipeline file: what `headgate define` accepts, and what the reference says of it."""
+"""Every key of a pipeline file, as `headgate define` accepts it and the reference describes it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ class Key(NamedTuple):
     """A key of a dataset or of a job."""
 
     name: str
-    #: What its value is in TOML.
+    #: The type of its value in TOML.
     type: str
-    #: As it is written in TOML; empty: there is none.
+    #: In TOML syntax; empty: no default.
     default: str
     meaning: str
 
@@ -21,7 +21,7 @@ DATASET = (
         "uri",
         "text",
         '""',
-        "Where the data is. Commands find it in `HEADGATE_INPUT_<NAME>_URI` or `HEADGATE_OUTPUT_<NAME>_URI`. "
+        "Location of the data. Commands find it in `HEADGATE_INPUT_<NAME>_URI` or `HEADGATE_OUTPUT_<NAME>_URI`. "
         "Headgate itself does not open it.",
     ),
     Key(
@@ -35,20 +35,20 @@ DATASET = (
         "settings",
         "table of texts",
         "{}",
-        "Other connection data, in the claim's JSON. Everybody who can read the store can read it.",
+        "Other connection data, in the claim's JSON. Everyone who can read the store can read it.",
     ),
     Key(
         "secrets",
         "table of texts",
         "",
-        "Where each secret is read when the file is defined: `env:NAME` or `file:PATH`. Secrets are stored "
-        "sealed. Without the key they stay as they are.",
+        "The source of each secret, read when the file is defined: `env:NAME` or `file:PATH`. Secrets are stored "
+        "sealed. Without this key, existing secrets are unchanged.",
     ),
     Key(
         "secret_jobs",
         "list of names",
         "",
-        "The jobs that may hold the secrets; other jobs find them masked. Without the key any job that uses the "
+        "The jobs that may hold the secrets; other jobs see them masked. Without the key any job that uses the "
         "dataset may, once an admin has confirmed it.",
     ),
     Key(
@@ -114,13 +114,13 @@ EXPECT = (
     ),
 )
 
-#: Of a dataset: what the file says to commands that read it, and to nobody else.
+#: Keys of a dataset that only commands reading the file use; they are not stored.
 IN_THE_FILE = (
     Key(
         "watch",
         "table",
         "",
-        "Where files arrive that publish the dataset, for `headgate watch run FILE`; see below. It stays in the file.",
+        "Where the files that publish the dataset arrive, for `headgate watch run FILE`; see below. It is not stored.",
     ),
 )
 #: Of that table.
@@ -137,14 +137,14 @@ WATCH = (
         "pattern",
         "text",
         "",
-        "What the paths of files below the folder look like. A field in braces is text without a slash (`{sample}`), "
-        "or, with a format, a time (`{date:%Y-%m-%d}`). Files that do not match are left alone.",
+        "The pattern of file paths below the folder. A field in braces is text without a slash (`{sample}`), "
+        "or, with a format, a time (`{date:%Y-%m-%d}`). Files that do not match are ignored.",
     ),
     Key(
         "id",
         "text",
         "",
-        "The data id that the fields make, such as `{sample}-{lane}` or `{date:%Y-%m}`. Without it: the pattern's only "
+        "The data id, made of the fields, such as `{sample}-{lane}` or `{date:%Y-%m}`. Without it: the pattern's only "
         "field.",
     ),
     Key(
@@ -163,27 +163,27 @@ WATCH = (
         "The name of the marker, for `marker`: one for each file (`{name}` is the file's), or one for a chunk, with "
         "the fields of its id (`{sample}/DONE`).",
     ),
-    Key("files", "number", "1", "How many files make a chunk, when the id leaves out a field."),
+    Key("files", "number", "1", "Number of files in a chunk, if the id leaves out a field."),
     Key(
         "suffixes",
         "list of texts",
         "[]",
-        "What the names of a chunk's files end in, after the pattern; each has to be there.",
+        "Suffixes of a chunk's files, after the pattern; each file must exist.",
     ),
     Key(
         "on_change",
         "text",
         '"note"',
-        "What happens when a file is delivered again with other content (size, time or ETag). `note`: the chunk is "
+        "Reaction to a file that is delivered again with different content (size, time or ETag). `note`: the chunk is "
         "READY again, and the history says why. `redo`: that, and all that was made from it is made "
         "again. `ignore`: nothing.",
     ),
-    Key("every", "seconds or text", "2", "How long the watcher waits between two looks; 30 for a bucket."),
+    Key("every", "seconds or text", "2", "How long the watcher waits between two polls; 30 for a bucket."),
     Key(
         "quiet_after",
         "seconds or text",
         "",
-        "How long no new file may arrive before an alarm is raised, such as `26h`. Without it no alarm.",
+        "Longest time without a new file before an alarm is raised, such as `26h`. Without it no alarm.",
     ),
 )
 
@@ -199,7 +199,7 @@ JOB = (
         "outputs",
         "list of names",
         "[]",
-        "The datasets that the job makes. A dataset has one producing job, and cannot be input and output of the "
+        "The datasets that the job produces. A dataset has one producing job, and cannot be input and output of the "
         "same job.",
     ),
     Key(
@@ -242,7 +242,7 @@ JOB = (
         "stop_exit",
         "text",
         '"interrupt"',
-        "What counts when a worker is asked to stop before its command has ended. `interrupt`: the chunk was "
+        "How a chunk counts whose worker is asked to stop before its command has ended. `interrupt`: the chunk was "
         "interrupted, whatever the exit code. `trust`: the exit code.",
     ),
     Key(
@@ -267,7 +267,7 @@ JOB = (
     ),
 )
 
-#: Of a job: what the file says to `headgate work`, and to nobody else.
+#: Keys of a job that only `headgate work` uses; they are not stored.
 JOB_IN_THE_FILE = (
     Key(
         "command",

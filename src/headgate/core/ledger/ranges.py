@@ -12,23 +12,23 @@ from headgate.core.errors import BadValue
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MONTH = re.compile(r"(\d{4})-(\d\d)", re.ASCII)
 _NUMBER = re.compile(r"\d+", re.ASCII)
-#: No range is longer.
+#: The longest range.
 LONGEST_RANGE = 100_000_000
-#: Digits of a number at the end of a range.
+#: Most digits of a number in a range.
 MOST_DIGITS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The data ids that a word stands for: made one by one, and counted without being made."""
+    """The data ids of a range: generated one by one, and counted without being generated."""
 
-    #: How many there are.
+    #: The number of data ids.
     count: int
-    #: The one at a place.
+    #: The data id at a position.
     at: Callable[[int], str]
-    #: Whether a data id is one of them.
+    #: Whether a data id is in the range.
     has: Callable[[str], bool]
-    #: The first and the last one as text; the last one is None where others may come behind it as text.
+    #: The first and the last one as text; the last one is None if others may follow it in text order.
     bounds: tuple[str, str | None]
 
     def __len__(self) -> int:
@@ -41,8 +41,9 @@ class Members:
 def expand(word: str, *, exact: bool = False) -> Members:
     """`2024-01-01..2026-10-31` day by day, `2026-01..2026-12` month by month, `1..1000` number by number.
 
-    A word without `..` is itself, and so is every word with `exact`. Numbers that are written with as many digits keep
-    that width: `001..100`. BadValue for any other word with `..`: it would name one chunk, which nobody means.
+    A word without `..` stands for itself, and so does every word with `exact`. Numbers that are written with the same
+    number of digits keep that width: `001..100`. BadValue for any other word with `..`, which would otherwise name one
+    chunk by mistake.
     """
     first, dots, last = word.partition("..")
     if exact or not dots:
@@ -66,7 +67,7 @@ def _days(word: str, first: str, last: str) -> Members:
     def has(dataid: str) -> bool:
         try:
             return bool(_DAY.fullmatch(dataid)) and begin <= date.fromisoformat(dataid) <= end
-        except ValueError:  # The 31st of June.
+        except ValueError:  # For example the 31st of June.
             return False
 
     count = _checked(word, (end - begin).days + 1)

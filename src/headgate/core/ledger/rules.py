@@ -1,4 +1,4 @@
-"""The tables that decide about chunks, as one value: stores take it as a parameter, and tests change a cell of it."""
+"""The tables that decide about chunks, as one value: stores take it as a parameter, and tests change cells of it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ CLAIM_TABLE: Mapping[str, tuple[Answer, ...]] = {
     RESUBMIT: (_FIRST,  _NO,   _FIRST,  _FIRST, _FIRST, _FIRST),
     OTHER:    (_NO,     _NO,   _NO,     _NO,    _NO,    _NO),
 }  # fmt: skip
-#: A job that makes nothing has these words on its INPUT rows instead.
+#: A job without outputs has these statuses on its INPUT rows instead.
 _INPUT_WORDS = {READY: DONE, RESUBMIT: ABSENT}
-#: Events after which the interruptions of a chunk count from the beginning.
+#: Events that reset the interruption count of a chunk.
 COUNTS_BEGIN = ("success", "resubmit", "forget")
 _STATES = frozenset(CHUNK.states)
 
 
 def state_of(status: str, kind: Kind = Kind.OUTPUT) -> str:
-    """The state of the table that a status is; an unknown word is `other`."""
+    """The table's state for a status; an unknown status is `other`."""
     if status == DONE and kind is Kind.INPUT:
         return READY
     return status if status in _STATES else OTHER
 
 
 def word_of(state: str, kind: Kind, former: str = "") -> str:
-    """The status that rows of this kind have in a state; `former`: the unknown word that `other` stands for."""
+    """The status of rows of this kind in a state; `former`: the unknown word that `other` stands for."""
     if state == OTHER:
         return former
     return _INPUT_WORDS.get(state, state) if kind is Kind.INPUT else state
@@ -49,23 +49,23 @@ def word_of(state: str, kind: Kind, former: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFacts:
-    """What decides between the rows of one event."""
+    """The facts that choose between several rows of one event."""
 
     job: Job
     #: The row that speaks for the chunk, before the event.
     row: Row | None = None
     #: The status that an operator sets.
     word: str = ""
-    #: False: it is redone since it was made from a chunk that is redone.
+    #: False: it is redone because it was made from a chunk that is redone.
     named: bool = True
     #: True: inputs that arrive late make it again; False: they are noted.
     redo: bool = False
-    #: Whether it is DONE, and counts as absent since it was done longer ago than `recur`.
+    #: Whether it is DONE, but counts as absent because that was longer ago than `recur`.
     due: bool = False
 
     @property
     def former(self) -> str:
-        """The state that the row had before it was held or forced; absent: there was no row."""
+        """Its state before it was held or forced; absent: there was no row."""
         if self.row is None or not self.row.former:
             return ABSENT
         return state_of(self.row.former, self.row.kind)
@@ -83,7 +83,7 @@ class ChunkFacts:
         return self.row is not None and 0 < self.job.max_interruptions <= self.row.interruptions + 1
 
 
-#: What each `when` of the table asks.
+#: The test for each `when` of the table.
 WHEN: Mapping[str, Callable[[ChunkFacts], bool]] = {
     "on_failure is rerun": lambda facts: facts.job.on_failure is OnFailure.RERUN and not facts.is_last_failure(),
     "on_failure is rerun, and max_attempts is reached": lambda facts: (
@@ -120,7 +120,7 @@ WHEN: Mapping[str, Callable[[ChunkFacts], bool]] = {
 class ChunkRules:
     """When a chunk may be claimed, and what may happen to it."""
 
-    #: May a job claim it, by its OUTPUT row and its INPUT row?
+    #: May a job claim it, given its OUTPUT row and its INPUT row?
     table: Mapping[str, tuple[Answer, ...]] = field(default_factory=lambda: CLAIM_TABLE)
     #: The states of a chunk.
     machine: Machine = CHUNK
@@ -130,7 +130,7 @@ class ChunkRules:
         return self.table[output][INPUT_STATES.index(given)]
 
     def find(self, state: str, event: str, facts: ChunkFacts | None = None) -> Transition | None:
-        """The row of an event in a state; `facts` choose where it has several. None: there is no such row."""
+        """The row of an event in a state; `facts` choose between several. None: there is no such row."""
         return self.machine.choose(state, event, lambda row: facts is not None and WHEN[row.when](facts))
 
     def row(self, state: str, event: str, facts: ChunkFacts | None = None) -> Transition:
@@ -138,7 +138,7 @@ class ChunkRules:
         return self.find(state, event, facts) or self.machine.refuse(state, event)
 
     def may_be_claimed(self, state: str, facts: ChunkFacts | None = None) -> bool:
-        """Whether a client may claim a chunk in this state, if the claim table and its surroundings allow it."""
+        """Whether a client may claim a chunk in this state, if the claim table and the other conditions allow it."""
         row = self.find(state, "claim", facts)
         return row is not None and row.by is By.CLIENT
 
@@ -149,11 +149,11 @@ class ChunkRules:
 
     @cached_property
     def fast(self) -> FastChunkRows:
-        """The rows that fast paths take."""
+        """The rows that fast paths execute."""
         claim = self._plain(ABSENT, "claim", RUNNING, By.CLIENT, Also.NEW_TOKEN | Also.COUNT_ATTEMPT)
         success = self._plain(RUNNING, "success", READY, By.WORKER, Also.CLOSE_INCIDENT)
-        # They leave a chunk with an open incident to the slow path. Afterwards they take the chunk off the list of
-        # find_next: by what runs or is done, no claim may be possible.
+        # Chunks with an open incident are left to the slow path. Fast paths then remove the chunk from the list of
+        # find_next, so the claim table must refuse any claim on a running or finished chunk.
         ends = ((ALIVE, ALIVE), (ABSENT, ALIVE), (READY, DONE), (ABSENT, DONE))
         final = all(self.cell(output, given) is Answer.NO for output, given in ends)
         first = self.cell(ABSENT, ABSENT) is Answer.YES
@@ -168,14 +168,14 @@ class ChunkRules:
 
 @dataclass(frozen=True, slots=True)
 class FastChunkRows:
-    """The rows that fast paths take: those whose guard and effects they have built in; None: left to the slow path."""
+    """The rows that fast paths execute: those whose guard and effects they implement; None: left to the slow path."""
 
     #: The first claim of a chunk.
     claim: Transition | None
     success: Transition | None
-    #: A claim ends since the server changed: nothing is counted.
+    #: A claim ends because the server changed: nothing is counted.
     lose: Transition | None
 
 
-#: The tables of this product.
+#: The standard tables.
 CHUNK_RULES = ChunkRules()

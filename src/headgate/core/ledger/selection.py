@@ -1,7 +1,7 @@
-"""Chunks of a job by what they are: their statuses, ranges and patterns of data ids; and what an act on them comes to.
+"""Selecting chunks of a job by status, range or pattern of data ids, and the result of an operation on them.
 
-One selection serves every act, the command, the HTTP API and the dashboard. A store reads candidates between `bounds`
-and keeps those that the selection `names`; the status is compared once more when their rows are held still.
+One selection serves every operation, the command, the HTTP API and the dashboard. A store reads candidates between
+`bounds` and keeps those that the selection `names`; the status is checked again once their rows are locked.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headgate.core.ledger.snapshot import ChunkOutcome, ChunkSnapshot
 from headgate.core.values.names import check_name
 from headgate.core.values.words import check_word
 
-#: The acts on selected chunks.
+#: The operations on selected chunks.
 ACTS = (RESUBMIT_EVENT, HOLD_EVENT, UNHOLD_EVENT, FORGET_EVENT)
-#: What a pattern contains, and a plain data id or range does not.
+#: Characters that patterns contain, and plain data ids and ranges do not.
 WILD = ("*", "?", "[")
-#: Changes, and refused chunks, that an answer lists; all are counted.
+#: Number of changes and refused chunks that an answer lists; all are counted.
 MOST_LISTED, MOST_REFUSED = 100, 1000
 
 
@@ -38,20 +38,21 @@ def is_pattern(word: str) -> bool:
 class ChunkSelection:
     """Chunks of a job that have a row. Both parts must apply."""
 
-    #: Data ids, ranges (`2026-10-01..2026-10-31`) and patterns (`2026-10-*`), one of which names the chunk; none: any.
+    #: Data ids, ranges (`2026-10-01..2026-10-31`) and patterns (`2026-10-*`), of which at least one must match; empty:
+    #: any.
     dataids: tuple[str, ...] = ()
-    #: Statuses, one of which it has; none: any.
+    #: Statuses, of which the chunk must have one; empty: any.
     statuses: tuple[str, ...] = ()
     #: Data ids are taken literally.
     exact: bool = False
 
     def names(self, dataid: str) -> bool:
-        """Whether a data id is among those that were asked for."""
+        """Whether a data id is selected."""
         return not self.dataids or any(test(dataid) for test in self._tests)
 
     @cached_property
     def bounds(self) -> tuple[str, str | None]:
-        """The first and the last data id, as text, that may be among them; None: there is no last one."""
+        """The first and the last data id, in text order, that can be selected; None: there is no upper bound."""
         if not self.dataids:
             return "", None
         spans = [_bounds(word, exact=self.exact) for word in self.dataids]
@@ -67,7 +68,9 @@ def select(
     act: str, dataids: Sequence[str], statuses: Sequence[str], *, downstream: bool = False, steal: bool = False,
     exact: bool = False,
 ) -> ChunkSelection:  # fmt: skip
-    """A checked selection. BadValue for a bad range, an unknown act, what the act does not have, or no selection."""
+    """A checked selection. BadValue for a bad range, an unknown operation, an option that the operation does not have,
+    or an empty selection.
+    """
     check_word("act", act, ACTS)
     if downstream and act != RESUBMIT_EVENT:
         raise BadValue("downstream", downstream, f"is for resubmit; {act} changes the selected chunks alone")
@@ -99,29 +102,29 @@ def _bounds(word: str, *, exact: bool) -> tuple[str, str | None]:
     return expand(word, exact=exact).bounds
 
 
-# ---------------------------------------------------------------- what an act comes to
+# ---------------------------------------------------------------- the result of an operation
 
 
 @dataclass(frozen=True, slots=True)
 class BulkRequest:
-    """An act on one part of the selected chunks."""
+    """An operation on one part of the selected chunks."""
 
     act: str
     selection: ChunkSelection
     reason: str
     who: str
-    #: For resubmit: also everything that was made from them.
+    #: For resubmit: include everything that was made from them.
     downstream: bool = False
-    #: Also from living workers.
+    #: Include chunks of living workers.
     steal: bool = False
     dry_run: bool = False
-    #: The data id behind which this part starts; empty: the first part.
+    #: The data id after which this part starts; empty: the first part.
     after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedChunk:
-    """A selected chunk that stays as it is."""
+    """A selected chunk that was not changed."""
 
     #: Its data id.
     dataid: str
@@ -131,15 +134,15 @@ class RefusedChunk:
 
 @dataclass(frozen=True, slots=True)
 class BulkResult:
-    """What an act on selected chunks changed, or would change."""
+    """The changes that an operation on selected chunks made, or would make."""
 
     #: The act.
     act: str
-    #: Selected chunks by status, before the act.
+    #: Selected chunks by status, before the operation.
     selected: Mapping[str, int] = field(default_factory=dict)
     #: Chunks that changed, by job; more jobs than one when everything downstream is included.
     changed: Mapping[str, int] = field(default_factory=dict)
-    #: Selected chunks that were refused, for example because a worker is on them.
+    #: Selected chunks that were refused, for example because a worker is processing them.
     refused: int = 0
     #: The first of them.
     refusals: Sequence[RefusedChunk] = ()
@@ -175,7 +178,7 @@ class BulkResult:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of an act on one selected chunk."""
+    """The outcome of an operation on one selected chunk."""
 
     #: Its status before; empty: it is no longer selected.
     before: str
@@ -186,7 +189,7 @@ class Tried:
 def on_selected(
     chunk: ChunkSnapshot, selection: ChunkSelection, unit: Callable[[ChunkSnapshot], ChunkOutcome[object]]
 ) -> ChunkOutcome[object]:
-    """Act on a chunk that is held still, if it is still selected. A refusal is a result."""
+    """Run the operation on a locked chunk, if it is still selected. A refusal is a result."""
     row = chunk.own(chunk.job.counted, chunk.job.first)
     if row is None or (selection.statuses and row.status not in selection.statuses):
         return ChunkOutcome(Tried(""), chunk)
@@ -197,5 +200,5 @@ def on_selected(
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, without the advice below it."""
+    """An error's message, without the advice below it."""
     return str(error).partition("\n")[0]

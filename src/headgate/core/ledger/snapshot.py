@@ -1,4 +1,4 @@
-"""What a decision about a chunk is made on, and what comes of it. Stores load the one and apply the other."""
+"""The snapshot for a decision about a chunk, and its result. Stores load the snapshot and apply the result."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from headgate.core.locks.rules import LOCK_RULES, LockRules
 
 T_co = TypeVar("T_co", covariant=True)
 
-#: When everything that is done again is due.
+#: When a recurring job's next chunk is due.
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSnapshot:
-    """Everything that a decision about one job and one data id looks at, held still until the changes are applied."""
+    """Everything that a decision about one job and one data id looks at, locked until the changes are applied."""
 
     #: The job.
     job: Job
@@ -32,23 +32,23 @@ class ChunkSnapshot:
     dataid: str
     #: Every row of the data id in the job's inputs and outputs, of this job and of others.
     rows: tuple[Row, ...] = ()
-    #: Explicit locks on those chunks, where the store was asked for them.
+    #: Explicit locks on those chunks, if the store was asked for them.
     locks: tuple[Lock, ...] = ()
-    #: The caller that asks for a change.
+    #: The caller that requests a change.
     actor: Actor = field(default_factory=Actor)
-    #: True: an earlier try of the same command was cut off, and may have happened.
+    #: True: an earlier attempt at the same command was interrupted, and may have taken effect.
     again: bool = False
     rules: ChunkRules = CHUNK_RULES
     lock_rules: LockRules = LOCK_RULES
     #: What each mapped input has for the data id.
     sources: Mapping[str, SourceSet] = field(default_factory=dict)
-    #: The mapped inputs that the newest claim reads, or has read.
+    #: The mapped inputs that the newest claim reads or read.
     reads: tuple[Reading, ...] = ()
     #: INPUT rows of other jobs that read the chunk by a mapping.
     readers: tuple[Row, ...] = ()
-    #: The store's time, where the job does its chunks again and again.
+    #: The store's time, if the job is recurring.
     at: datetime | None = None
-    #: What was made of it by fan-out.
+    #: Its fan-out parts.
     parts: tuple[Part, ...] = ()
 
     def own(self, kind: Kind, dataset: str) -> Row | None:
@@ -66,7 +66,7 @@ class ChunkSnapshot:
         return tuple(row for row in rows if row)
 
     def counted(self) -> tuple[Row | None, ...]:
-        """The rows that the job's status on the chunk is kept on; None where there is none."""
+        """The rows that keep the job's status of the chunk; None for those that do not exist."""
         kind = self.job.counted
         return tuple([self.own(kind, name) for name in self.job.outputs or self.job.inputs])
 
@@ -76,7 +76,7 @@ class ChunkSnapshot:
 
     @property
     def speaker(self) -> Row | None:
-        """The row that speaks for the chunk; None when it has none."""
+        """The row that represents the chunk; None when it has none."""
         return worst_row([row for row in self.counted() if row])
 
     @property
@@ -92,7 +92,7 @@ class ChunkSnapshot:
 
     @property
     def alive(self) -> bool:
-        """Whether a worker is running it now."""
+        """Whether a worker is processing it now."""
         return any(row.alive for row in self.owned())
 
     def due_in(self, row: Row | None) -> float | None:
@@ -102,22 +102,22 @@ class ChunkSnapshot:
             return None
         if self.at == END_OF_TIME:
             return 0.0
-        # A row that this very decision writes has no time yet.
+        # A row written by this decision has no time yet.
         age = 0.0 if row.since is None or self.at is None else (self.at - row.since).total_seconds()
         return max(self.job.recur - age, 0.0)
 
     def is_due(self, row: Row | None) -> bool:
-        """Whether a row is DONE, and counts as absent."""
+        """Whether a row is DONE but counts as absent."""
         return self.due_in(row) == 0
 
     def ready_outputs(self) -> frozenset[str]:
-        """The datasets that it makes and that are READY."""
+        """Its outputs that are READY."""
         rows = (self.own(Kind.OUTPUT, name) for name in self.job.outputs)
         return frozenset(row.dataset for row in rows if row and row.status == READY)
 
 
 def worst_row(rows: Sequence[Row]) -> Row | None:
-    """The row that speaks for several: the one with the highest counts."""
+    """The row that represents several: the one with the highest counts."""
     if len(rows) == 1:
         return rows[0]
     return max(rows, key=lambda row: (row.crashes, row.failures, row.attempt), default=None)
@@ -132,7 +132,7 @@ class RowChange:
 
     before: Row | None
     after: Row | None
-    #: True: a claim starts with it.
+    #: True: it marks the start of a claim.
     starts: bool = False
 
 
@@ -151,47 +151,47 @@ class ChunkRecord:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The place of a chunk in the list that find_next reads."""
+    """The position of a chunk in the list that find_next reads."""
 
-    #: 0: before all others.
+    #: 0: first.
     place: int
     #: The inputs that are not READY, as bits by position.
     missing: int
     #: Seconds until it may be claimed.
     delay: float
-    #: Of a chunk that is DONE and is done again: how many seconds ago it was done.
+    #: For a chunk that is DONE and recurs: how many seconds ago it was done.
     age: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkOutcome(Generic[T_co]):
-    """What a command comes to. A negative token stands for a new one, the same for the same number."""
+    """The result of a command. A negative token is a placeholder for a new one; equal numbers get the same token."""
 
-    #: What the caller gets.
+    #: The value returned to the caller.
     result: T_co
-    #: The chunk as it is then.
+    #: The chunk after the changes.
     snapshot: ChunkSnapshot
     rows: tuple[RowChange, ...] = ()
     records: tuple[ChunkRecord, ...] = ()
-    #: Datasets whose chunk is READY now: the jobs that read it may claim theirs.
+    #: Datasets whose chunk is READY now: jobs that read it may become claimable.
     ready: frozenset[str] = frozenset()
-    #: Datasets whose chunk is no longer READY, or no longer there: what reads it is looked at again.
+    #: Datasets whose chunk is no longer READY, or gone: chunks that read it are re-evaluated.
     unready: frozenset[str] = frozenset()
-    #: Its place in the list of find_next; None: it is not in it.
+    #: Its position in the list of find_next; None: it is not in it.
     candidate: Candidate | None = None
-    #: What the claim reads of mapped inputs, or read; None: as before.
+    #: What the claim reads, or read, of mapped inputs; None: as before.
     reads: tuple[Reading, ...] | None = None
-    #: False: nothing is to be written.
+    #: False: nothing has to be written.
     changed: bool = False
-    #: The incident of the chunk that opens, or closes.
+    #: The chunk's incident that opens or closes.
     incidents: tuple[IncidentChange, ...] = ()
-    #: What the caller changes although another principal owns it: it is logged.
+    #: A change to something that another principal owns; it is logged.
     overrides: tuple[Override, ...] = ()
-    #: What changes about chunks that were made of it by fan-out.
+    #: Changes of its fan-out parts.
     parts: tuple[PartChange, ...] = ()
 
     def changes(self, dataid: str) -> Sequence[Change]:
-        """What changes, for people; a chunk whose rows say the same may be meant."""
+        """The changes, for display; a preview may show rows that do not change."""
         job = self.snapshot.job.name
         return [
             *(row_change(job, dataid, each.before, each.after) for each in self.rows),
@@ -200,7 +200,7 @@ class ChunkOutcome(Generic[T_co]):
 
 
 def row_change(job: str, dataid: str, before: Row | None, after: Row | None) -> Change:
-    """What happens to one row, for people."""
+    """The change of one row, for display."""
     row = before or after
     if row is None:
         raise ValueError("there is no row")

@@ -1,4 +1,4 @@
-"""What a mapped input has for one data id of its job: its rows upstream, what a claim reads of them, and what changed
+"""The upstream rows of a mapped input for one data id of its job, what a claim reads of them, and what has changed
 since.
 """
 
@@ -15,7 +15,7 @@ from headgate.core.ledger.model import DONE, READY, Job, Row
 from headgate.core.values.plurals import plural
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Data ids that a sentence names.
+#: Number of data ids that a sentence names.
 MOST_NAMED = 5
 #: What is said of a data id of which nobody knows whether it is complete, before the command that says so.
 CLOSED_WITH = "more may arrive until it is closed with: "
@@ -29,14 +29,14 @@ class Reading:
 
     dataset: str
     dataid: str
-    #: Which READY of it: the token of its claim, or of data made elsewhere the microsecond of its publication.
+    #: Its version: the token of the claim that made it, or for data made elsewhere the microsecond of its publication.
     version: int
-    #: True: it is newer than what was read, which was noted.
+    #: True: it is newer than the version that was read, and that was noted.
     newer: bool = False
 
 
 def version_of(row: Row) -> int:
-    """Which READY a row is."""
+    """The version of a READY row."""
     if row.token > 0 or row.since is None:
         return row.token
     return (row.since - _EPOCH) // timedelta(microseconds=1)
@@ -44,23 +44,23 @@ def version_of(row: Row) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SourceSet:
-    """What one mapped input has for one data id of its job."""
+    """The upstream data of one mapped input for one data id of its job."""
 
     #: The input.
     dataset: str
-    #: Which of its data ids are needed.
+    #: The rule that names the needed data ids.
     map: InputMap
     #: The job's data id.
     dataid: str
-    #: The data ids that are needed, in order: those of the calendar or the list, or those that are known.
+    #: The needed data ids, in order: those of the calendar or list, or those that are known.
     needed: tuple[str, ...]
     #: The OUTPUT rows of these data ids.
     rows: tuple[Row, ...] = ()
-    #: Why it is incomplete, whatever the rows say; empty: it is not.
+    #: Why it is incomplete, regardless of the rows; empty: it is not.
     waits: str = ""
-    #: Whether `needed` is what the dataset is expected to have: other data ids are read if they are there.
+    #: Whether `needed` lists what the dataset is expected to have: other data ids are read too if they exist.
     expected: bool = False
-    #: Whether it is more than one claim may read. Not all rows are here then, and `waits` says so.
+    #: Whether it exceeds the limit of one claim. In that case not all rows are loaded, and `waits` says so.
     exceeds: bool = False
 
     @property
@@ -71,13 +71,13 @@ class SourceSet:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The data ids that are needed and not READY."""
+        """Needed data ids that are not READY."""
         there = {row.dataid for row in self.ready}
         return tuple(dataid for dataid in self.needed if dataid not in there)
 
     @property
     def complete(self) -> bool:
-        """Whether a claim may read what is there."""
+        """Whether the available data is enough for a claim."""
         if self.expected and self.map.need == NEED_ALL:
             return not self.waits and not self.missing
         ready = {row.dataid for row in self.ready}
@@ -85,21 +85,21 @@ class SourceSet:
 
     @property
     def creates(self) -> bool:
-        """Whether the job's data id exists because of what is READY here."""
+        """Whether the job's data id exists because of data that is READY here."""
         return does_create(self.map, self.dataid, (row.dataid for row in self.ready))
 
     def readings(self) -> tuple[Reading, ...]:
-        """What a claim reads now."""
+        """The sources that a claim reads now."""
         return tuple(Reading(self.dataset, row.dataid, version_of(row)) for row in self.ready)
 
     @property
     def share(self) -> float:
-        """How much of what it needs is READY, from 0 to 1."""
+        """The READY share of what it needs, from 0 to 1."""
         there = len(self.needed) - len(self.missing)
         return min(there / max(self.map.least(len(self.needed)), 1), 1.0)
 
     def sentence(self) -> str:
-        """Return what is there and what is missing, in one line."""
+        """Return what is available and what is missing, in one line."""
         if self.exceeds:
             return f"input {self.dataset}: {self.waits}"
         parts = [self._counted()] if self.needed else [] if self.waits else ["it has no data ids yet"]
@@ -109,7 +109,7 @@ class SourceSet:
         return f"input {self.dataset}: {'; '.join([*parts, self.waits] if self.waits else parts)}"
 
     def _counted(self) -> str:
-        """28 of 31 days are READY."""
+        """Example: 28 of 31 days are READY."""
         count, least = len(self.needed), self.map.least(len(self.needed))
         noun = str(self.map.unit or "data id")
         text = f"{count - len(self.missing)} of {plural(count, noun)} {'is' if count == 1 else 'are'} READY"
@@ -119,7 +119,7 @@ class SourceSet:
         return f"{text}, at least {least} needed{f', among them {itself[0]}' if itself else ''}"
 
     def _named(self, dataids: Sequence[str]) -> str:
-        """2026-10-04 (ERROR), 2026-10-09 and 3 more."""
+        """Example: 2026-10-04 (ERROR), 2026-10-09 and 3 more."""
         statuses = {row.dataid: f" ({row.status})" for row in self.rows if row.status != READY}
         names = [f"{each}{statuses.get(each, '')}" for each in dataids[:MOST_NAMED]]
         more = f" and {len(dataids) - MOST_NAMED:,} more" if len(dataids) > MOST_NAMED else ""
@@ -127,32 +127,32 @@ class SourceSet:
 
 
 def is_enough(input_map: InputMap, dataid: str, needed: int, ready: Collection[str]) -> bool:
-    """Whether these upstream ids are enough for a data id that needs so many."""
+    """Whether these upstream ids satisfy the input's `need`."""
     least = max(input_map.least(needed), 1)
     return len(ready) >= least and all(each in ready for each in input_map.required(dataid))
 
 
 def does_create(input_map: InputMap, dataid: str, ready: Iterable[str]) -> bool:
-    """Whether a data id of the job exists because of these upstream ids."""
+    """Whether these upstream ids create a data id of the job."""
     return input_map.creates and any(dataid in input_map.created(each) for each in ready)
 
 
 def check_closable(job: Job, dataid: str) -> None:
-    """Refused where no input waits for data ids to be closed; BadValue for what is no data id of the job."""
+    """Refused if no input waits for data ids to be closed; BadValue for an invalid data id of the job."""
     maps = [job.map_of(name) for name in job.inputs]
     fault = next((text for each in maps if (text := each.fault(dataid))), "")
     if fault:
         raise BadValue("dataid", dataid, f"is no data id of job {job.name!r}: {fault}")
     if all(each.sources(dataid).complete for each in maps):
-        raise Refused(f"job {job.name} has no input of which more may arrive: nothing is to be closed")
+        raise Refused(f"job {job.name} has no input of which more may arrive, so there is nothing to close")
 
 
 def source_set(
     dataset: str, input_map: InputMap, job: str, dataid: str, rows: Sequence[Row], *, closed: bool, most: int,
     expected: tuple[str, ...] = (),
 ) -> SourceSet:  # fmt: skip
-    """What an input has: `rows` are all that its mapping names, `most` is how many data ids a claim may read,
-    `expected` what the input is expected to have for the data id: nothing is to be closed then.
+    """The state of an input: `rows` are all that its mapping names, `most` is the limit of data ids per claim, and
+    `expected` lists what the input is expected to have for the data id, which then needs no closing.
     """
     wanted = input_map.sources(dataid)
     known = dict.fromkeys((*(row.dataid for row in rows), *input_map.required(dataid)))
@@ -170,7 +170,7 @@ def source_set(
 
 
 def changed(sources: Iterable[SourceSet], reads: Sequence[Reading]) -> Iterator[tuple[SourceSet, Reading]]:
-    """What is not as it was read, by input: newer, new, or (version 0) no longer READY."""
+    """Sources that changed since they were read, by input: newer, new, or (version 0) no longer READY."""
     read = {(each.dataset, each.dataid): each.version for each in reads}
     for source in sources:
         now = {each.dataid: each for each in source.readings()}
@@ -183,8 +183,8 @@ def changed(sources: Iterable[SourceSet], reads: Sequence[Reading]) -> Iterator[
 
 
 def came_late(sources: Iterable[SourceSet], reads: Sequence[Reading]) -> Iterator[tuple[SourceSet, Reading]]:
-    """What is READY and was not read, or not like that. Reference data makes nothing late; nor is anything late for
-    what never read by a mapping.
+    """Data ids that are READY now, but were not read in this version. Reference data never counts as late, and claims
+    that read nothing by a mapping have no late data.
     """
     for source, each in changed(sources, reads) if reads else ():
         if each.version and source.map.creates:
@@ -192,18 +192,18 @@ def came_late(sources: Iterable[SourceSet], reads: Sequence[Reading]) -> Iterato
 
 
 def readings(sources: Iterable[SourceSet]) -> tuple[Reading, ...]:
-    """What a claim reads now of all mapped inputs."""
+    """The sources of all mapped inputs that a claim reads now."""
     return tuple(each for source in sources for each in source.readings())
 
 
 def with_newer(reads: Sequence[Reading], newer: Iterable[Reading]) -> tuple[Reading, ...]:
-    """What was read, and what is noted as newer."""
+    """The sources that were read, with the newer ones noted."""
     found = {(each.dataset, each.dataid): each for each in reads}
     return tuple((found | {(each.dataset, each.dataid): replace(each, newer=True) for each in newer}).values())
 
 
 def late_sentence(late: Sequence[tuple[SourceSet, Reading]]) -> str:
-    """Name what arrived late, for people."""
+    """Name the late data ids, for display."""
     names = [f"{each.dataset}/{each.dataid}" for _, each in late]
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"{LATE_BEGINS}{', '.join(names[:MOST_NAMED])}{more} arrived or changed after it was read"

@@ -9,18 +9,18 @@ from headgate.core.ledger.model import ERROR, Row
 
 
 class Answer(StrEnum):
-    """What a cell of the claim table says; a later one blocks more."""
+    """The values of the claim table's cells; a later one blocks more."""
 
     FIRST = "first"
     YES = "yes"
-    #: Yes, while the retry policy allows it.
+    #: Yes, as long as the retry policy allows it.
     RETRY = "retry"
     NO = "no"
 
 
-#: The condition that counts interruptions, which blocks nothing by itself.
+#: The condition that counts interruptions; it never blocks by itself.
 INTERRUPTIONS = "interruptions"
-#: What to do with a chunk that used up its attempts.
+#: Advice for a chunk that has used up its attempts.
 RESUBMIT_IT = "resubmit it to reset the counts"
 _WEIGHT = {answer: weight for weight, answer in enumerate(Answer)}
 
@@ -33,7 +33,7 @@ class Condition:
     name: str
     #: Its answer.
     answer: Answer
-    #: One sentence for people.
+    #: One sentence, for display.
     text: str
     #: The row that decided, if one did.
     row: Row | None = None
@@ -45,12 +45,12 @@ class Condition:
 
     @property
     def used_up(self) -> bool:
-        """Whether the chunk used up its attempts: only a resubmission makes it run again."""
+        """Whether the chunk has used up its attempts and needs to be resubmitted."""
         return self.answer is Answer.NO and self.text.endswith(RESUBMIT_IT)
 
     @property
     def failed(self) -> bool:
-        """Whether the row behind it failed, or its worker died. The number of interruptions is no failure."""
+        """Whether the row behind it failed, or its worker died. Interruptions are not failures."""
         return self.name != INTERRUPTIONS and self.row is not None and (self.row.status == ERROR or self.row.expired)
 
 

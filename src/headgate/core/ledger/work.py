@@ -1,6 +1,6 @@
-"""Units of work for chunks: a snapshot and a command in, changes out. No store decides anything.
+"""Units of work for chunks: a snapshot and a command in, changes out. Stores do not decide anything.
 
-ClaimRefused, ClaimLost, NotOwner, UnknownName and TransitionRefused are raised, and then nothing changes.
+ClaimRefused, ClaimLost, NotOwner, UnknownName and TransitionRefused are raised before anything changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def claim(snapshot: ChunkSnapshot, worker: str, lease: float) -> ChunkOutcome[No
 
 
 def claim_next(snapshot: ChunkSnapshot, worker: str, lease: float) -> ChunkOutcome[bool]:
-    """Claim it if possible; otherwise correct its place in the list of find_next. Returns which."""
+    """Claim it if possible; otherwise correct its position in the list of find_next. Returns which."""
     draft = ChunkDraft(snapshot)
     granted = may_claim(snapshot).granted
     if granted:
@@ -57,10 +57,10 @@ def succeed(
     snapshot: ChunkSnapshot, token: int, who: str, listed: Listed | None = None, taken: Sequence[TakenPart] = (),
     *, known: bool = False,
 ) -> ChunkOutcome[None]:  # fmt: skip
-    """The worker is done. What it read by mappings is compared with what is there now.
+    """The worker has succeeded. What it read by mappings is compared with the current versions.
 
-    `listed`: what it made by fan-out, `taken`: which of that cannot be its own, `known`: whether this success was
-    recorded already, and late inputs make the chunk again.
+    `listed`: the fan-out that the worker lists, `taken`: the listed ids that belong to others, `known`: whether this
+    success was recorded already, and late inputs caused a redo.
     """
     draft = ChunkDraft(snapshot)
     if known:
@@ -74,17 +74,18 @@ def succeed(
 
 
 def fail(snapshot: ChunkSnapshot, token: int, message: str, who: str) -> ChunkOutcome[None]:
-    """The worker could not do it."""
+    """The worker has failed."""
     return _report(snapshot, "fail", token, who, message)
 
 
 def interrupt(
     snapshot: ChunkSnapshot, token: int, message: str, who: str, *, past: int | None = None, known: bool = False
 ) -> ChunkOutcome[None]:
-    """The worker was asked to stop. A chunk on which that happens too often is held rather than blocking all others.
+    """The worker was asked to stop. A chunk that is interrupted too often is held, so that it does not block all
+    others.
 
-    The rows of a job that makes nothing go with each interruption, so the history says what they do not: `past`, how
-    often it was interrupted before; `known`, whether this token was reported already.
+    A job without outputs loses its rows with each interruption, so the missing facts come from the history: `past`: how
+    often it was interrupted before; `known`: whether this token was reported already.
     """
     if known and snapshot.speaker is None:
         return ChunkDraft(snapshot).outcome(None)
@@ -120,7 +121,7 @@ def reap(snapshot: ChunkSnapshot, who: str) -> ChunkOutcome[bool]:
 
 
 def arrive(snapshot: ChunkSnapshot, arrived: Collection[tuple[str, str]], who: str) -> ChunkOutcome[None]:
-    """Upstream data ids, each with its dataset, are READY: what was made without them is late."""
+    """Upstream data ids, each with its dataset, have become READY, so chunks made without them are late."""
     draft = ChunkDraft(snapshot)
     late = changed(snapshot.sources.values(), snapshot.reads)
     new = [(source, each) for source, each in late if each.version and (each.dataset, each.dataid) in arrived]
@@ -134,12 +135,12 @@ def arrive(snapshot: ChunkSnapshot, arrived: Collection[tuple[str, str]], who: s
 def resubmit(
     snapshot: ChunkSnapshot, reason: str, who: str, *, named: bool = True, steal: bool = False
 ) -> ChunkOutcome[None]:
-    """Make it again, first. `named`: it was asked for, and not only made from a chunk that is made again."""
+    """Redo it before all others. `named`: it was requested directly, and not only as part of the downstream chunks."""
     rows = snapshot.owned()
     if named and snapshot.speaker is None:
         raise _unknown(snapshot, "There is nothing to resubmit; list chunks with: headgate data list")
     if not rows or (snapshot.again and all(row.status == RESUBMIT and row.message == reason for row in rows)):
-        return ChunkDraft(snapshot).outcome(None)  # The answer was lost: it is not recorded twice.
+        return ChunkDraft(snapshot).outcome(None)  # The first answer was lost, so it is not recorded again.
     return _start_over(snapshot, "resubmit", reason, who, named=named, steal=steal)
 
 
@@ -155,7 +156,7 @@ def _start_over(
 ) -> ChunkOutcome[None]:
     draft = ChunkDraft(snapshot)
     draft.refuse_alive(event, steal=steal)
-    # A chunk without other outputs that is made again has no rows, but its parts.
+    # A chunk without other outputs that is to be redone has no rows except its parts.
     spoken = (snapshot.speaker, worst_row(snapshot.owned()), *(part.row for part in snapshot.parts))
     row = draft.find_row(event, next(filter(None, spoken), None), named=named)
     for own in snapshot.counted():
@@ -194,7 +195,7 @@ def hold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[tuple[C
 
 
 def unhold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[None]:
-    """As it was before it was held; TransitionRefused when it is not held."""
+    """Restore what it was before it was held; TransitionRefused when it is not held."""
     draft = ChunkDraft(snapshot)
     rows = [row for row in snapshot.counted() if row is not None and row.status == HOLD]
     row = draft.find_row("unhold", rows[0] if rows else snapshot.speaker)
@@ -203,17 +204,17 @@ def unhold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[None]
         same = back.target == state_of(held.former, held.kind)
         after = replace(held, status=held.former if same else back.target, former="")
         draft.put(held.kind, held.dataset, None if back.target == ABSENT else after)
-    # What was made of a chunk without a row is to be made again.
+    # The parts of a chunk without a row have to be made again.
     word = RESUBMIT if row.target == ABSENT else word_of(row.target, Kind.OUTPUT, rows[0].former)
     draft.turn_parts(word, _newest_token(snapshot), reason)
     draft.record(row, who, _newest_token(snapshot), snapshot.status, draft.chunk.status, reason)
-    # What arrived while it was held found no READY chunk that it was late for.
+    # Inputs that arrived while it was held found no READY chunk to be late for.
     draft.miss(tuple(came_late(snapshot.sources.values(), snapshot.reads)), who)
     return draft.outcome(None)
 
 
 def set_status(snapshot: ChunkSnapshot, wanted: Row, reason: str, who: str) -> ChunkOutcome[Change]:
-    """One row gets any status, whatever state the chunk is in."""
+    """Set any status on one row, whatever state the chunk is in."""
     draft = ChunkDraft(snapshot)
     row = draft.rules.row(ABSENT, "set_status", ChunkFacts(snapshot.job, word=wanted.status))
     old = snapshot.own(wanted.kind, wanted.dataset)
@@ -229,7 +230,7 @@ def set_status(snapshot: ChunkSnapshot, wanted: Row, reason: str, who: str) -> C
 
 
 def publish(snapshot: ChunkSnapshot, who: str) -> ChunkOutcome[bool]:
-    """Data made elsewhere is READY. Returns whether it was not; ClaimRefused when a job makes it."""
+    """Data made elsewhere becomes READY. Returns whether it was not READY before; ClaimRefused when a job makes it."""
     (dataset,) = snapshot.job.outputs
     maker = next((row.job for row in snapshot.made(dataset) if row.job != EXTERNAL), None)
     if maker is not None:
@@ -254,5 +255,5 @@ def _unknown(snapshot: ChunkSnapshot, hint: str) -> UnknownName:
 
 
 def _newest_token(chunk: ChunkSnapshot) -> int:
-    # A negative number stands for one that will be greater than all others.
+    # A negative number is a placeholder for a token greater than all others.
     return max((row.token for row in chunk.owned()), key=lambda token: (token < 0, abs(token)), default=0)

@@ -1,1 +1,1 @@
-"""Locks and waiters as values: the tables that decide about them, and the units of work that stores carry out."""
+"""Locks and waiters as values: their tables, and the units of work that stores execute."""

@@ -1,4 +1,4 @@
-"""The one function that decides about a lock request and explains, and what it needs."""
+"""The function that decides about a lock request and explains the decision, with its data."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ OnResource = TypeVar("OnResource", "Lock", "Waiter", "Blocker")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What may happen to a request: granted when there is no blocker."""
+    """The verdict on a request: granted when there is no blocker."""
 
     #: Everything that blocks the request.
     blockers: tuple[Blocker, ...]
-    #: Locks of the same client that are entered once more instead of granted again.
+    #: Locks of the same client that are entered again instead of being granted separately.
     entered: Mapping[str, Lock]
 
     @property
@@ -55,7 +55,7 @@ def decide(
 
 
 def by_resource(found: Iterable[OnResource]) -> dict[str, list[OnResource]]:
-    """Locks, waiters or blockers by the resource that they stand on, in the same order."""
+    """Locks, waiters or blockers by their resource, in the same order."""
     grouped: dict[str, list[OnResource]] = {}
     for each in found:
         grouped.setdefault(each.resource, []).append(each)
@@ -65,7 +65,7 @@ def by_resource(found: Iterable[OnResource]) -> dict[str, list[OnResource]]:
 def claim_blockers(
     request: Request, claims: Iterable[Lock], compatible: Compatible = COMPATIBLE
 ) -> tuple[Blocker, ...]:
-    """Jobs of the ledger that work on what is wanted, in a way that does not agree."""
+    """Running jobs of the ledger that conflict with the wanted locks."""
     modes = {want.resource: want.mode for want in request.wants}
     return tuple(
         replace(_holding(claim), kind="claim")
@@ -89,7 +89,7 @@ def _may_enter(own: Lock, want: Want, here: Sequence[Lock], compatible: Compatib
 
 
 def refusal_reasons(request: Request, blockers: Iterable[Blocker]) -> dict[str, str]:
-    """Why a request was refused, by resource, in a line for the history: the first blocker on each."""
+    """The reason for a refusal by resource, as a line for the history: the first blocker on each."""
     wanted = {want.resource: want.mode for want in request.wants}
     return {
         resource: (
@@ -102,14 +102,14 @@ def refusal_reasons(request: Request, blockers: Iterable[Blocker]) -> dict[str, 
 def decide_upgrade(
     lock: Lock, held: Iterable[Lock], target: Mode = Mode.EXCLUSIVE, compatible: Compatible = COMPATIBLE
 ) -> tuple[Blocker, ...]:
-    """Every other holder that keeps a lock from changing to this mode."""
+    """Every other holder that prevents a lock from changing to this mode."""
     return tuple(_holding(other) for other in held if other.id != lock.id and not compatible[target, other.mode])
 
 
 def repeated_grant(request: Request, tag: str, held: Iterable[Lock]) -> tuple[Lock, ...]:
-    """The grant that this very request was given already and still has, or nothing."""
+    """The grant that this request has received already and still holds, or nothing."""
     found = {lock.id: lock for lock in held if lock.alive}
-    # The id decides, since its client may have entered the lock again by another request.
+    # The id decides, because its client may have entered the lock again by another request.
     grant = [found.get(request.lock_id(tag, want.resource)) for want in request.wants]
     if not any(grant) or (request.reentrant and not all(grant)):
         return ()
@@ -127,7 +127,7 @@ def repeated_grant(request: Request, tag: str, held: Iterable[Lock]) -> tuple[Lo
 
 
 def find_cycle(client: str, waits_for: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
-    """Clients that wait for each other in a ring through this one, or nothing."""
+    """Clients that wait for each other in a cycle through this one, or nothing."""
     trail: list[str] = []
     seen: set[str] = set()
 

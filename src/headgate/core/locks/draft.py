@@ -32,20 +32,20 @@ from headgate.core.tables.machine import Also, By, Transition
 
 T = TypeVar("T")
 
-#: The states that are no modes of a lock.
+#: The states that are not modes of a lock.
 NEW, WAITING = "new", "waiting"
-#: Seconds that a lock which is handed to a waiter lives until the waiter accepts it, since it may have died.
+#: Seconds that a lock granted to a waiter lives until the waiter accepts it, since the waiter may have died.
 TRIAL_SECONDS = 30.0
-#: Why an expired lock ended, as the history has it.
+#: The reason for an expiry, as the history records it.
 EXPIRED = "the lease expired"
 _MODES = frozenset(mode.value for mode in Mode)
-#: Effects after which somebody in the queue may be next.
+#: Effects that may make room for the next waiter.
 _MAKES_ROOM = Also.FREE_RESOURCE | Also.SERVE_QUEUE | Also.LEAVE_QUEUE
 
 
 @dataclass(slots=True)
 class _Resource:
-    """A resource as it becomes."""
+    """A resource as it changes."""
 
     uri: str
     token: int
@@ -53,7 +53,7 @@ class _Resource:
     locks: list[Lock]
     queue: list[QueueEntry]
     claims: tuple[Lock, ...]
-    #: Something made room: the queue has to be served.
+    #: Something was released: the queue has to be served.
     roomy: bool = False
 
     def snapshot(self) -> ResourceSnapshot:
@@ -73,14 +73,14 @@ class LockDraft:
             uri: _Resource(uri, each.token, each.known, list(each.locks), list(each.queue), each.claims)
             for uri, each in snapshot.resources.items()
         }
-        #: How many locks had expired, and are ended.
+        #: Number of expired locks that were ended.
         self.expired = 0
         for each in snapshot.resources.values():
             if each.expired or each.queue:
                 self.expired += self._expire(each)
 
     def outcome(self, result: T) -> LockOutcome[T]:
-        """Give the queues what came free, and list everything that changes."""
+        """Serve the queues, and list everything that changes."""
         for each in self._resources.values():
             if each.roomy and each.queue:
                 self._serve(each)
@@ -97,7 +97,7 @@ class LockDraft:
         return None
 
     def decide(self, request: Request, number: int | None = None) -> Decision:
-        """May it be granted, from its position in the queue (or from behind its end)?"""
+        """May it be granted, from its position in the queue (or from the end)?"""
         earlier = [waiter for want in request.wants for waiter in self._ahead(request, want.resource, number)]
         decision = decide(request, self._locks(), earlier, self.rules.compatible)
         claims = [claim for each in self._resources.values() for claim in each.claims]
@@ -110,15 +110,15 @@ class LockDraft:
         return [other for other in each.locks if other.id != lock.id]
 
     def claims(self, resource: str) -> Sequence[Lock]:
-        """The jobs that run on a resource."""
+        """The jobs that are running on a resource."""
         return self._resources[resource].claims
 
     def repeated(self, request: Request) -> tuple[Lock, ...]:
-        """The grant that this very request has already, or nothing."""
+        """The grant that this request has already received, or nothing."""
         return repeated_grant(request, self.snapshot.tag, self._locks())
 
     def number_of(self, request: Request) -> int | None:
-        """The number with which it stands in every queue; None: in some queue it has no position."""
+        """Its number in every queue; None: in some queue it has no position."""
         queues = [self._resources[want.resource].queue for want in request.wants]
         if not all(queues):
             return None
@@ -142,14 +142,14 @@ class LockDraft:
         return tuple(held[want.resource] for want in request.wants)
 
     def confirm(self, lock: Lock) -> Lock:
-        """Accept a lock that may have been handed over on trial: its requested lease begins."""
+        """Accept a lock that may have been granted provisionally: its requested lease begins."""
         if lock.expires_in is None:
             return lock
         self._changes.append(ConfirmLock(lock))
         return self._replace(lock, replace(lock, expires_in=lock.lease))
 
     def refuse(self, request: Request, blockers: Sequence[Blocker], before: str) -> LockRefused:
-        """Count it, and record it once in a minute."""
+        """Count it, and record it once a minute."""
         row = self.rules.row(before, "refuse")
         for resource, reason in refusal_reasons(request, blockers).items():
             record = LockRecord(
@@ -165,7 +165,7 @@ class LockDraft:
         return LockRefused(request, blockers)
 
     def join_queue(self, request: Request, number: int | None = None) -> None:
-        """It takes a position at the end of each queue, or the one that its number had."""
+        """Join the end of each queue, or keep the position of its number."""
         row = self.rules.row(NEW, "wait")
         if not row.also.has(Also.JOIN_QUEUE):
             return
@@ -175,7 +175,7 @@ class LockDraft:
             self._resources[want.resource].queue.append(QueueEntry(waiter, request.id))
 
     def leave_queue(self, request: Request, keep: int | None = None) -> None:
-        """Its positions are given up, but for those of one number."""
+        """Give up its positions, except those of one number."""
         for want in request.wants:
             own = [entry for entry in self._resources[want.resource].queue if entry.is_of(request)]
             for entry in own:
@@ -188,11 +188,11 @@ class LockDraft:
         self, lock: Lock, event: str, *, count: int = 0, request_id: str = "", owner: str | None = None,
         reason: str = "",
     ) -> Lock:  # fmt: skip
-        """An event happens to a lock: it ends, or stays with another mode, token, count or owner, as the row says."""
+        """Fire an event at a lock: it ends, or stays with another mode, token, count or owner, as the row says."""
         row = self.rules.row(lock.mode, event)
         if row.by is By.OPERATOR and not reason:
             raise BadValue("reason", reason, "is missing: say why")
-        # An operator's reason stands as it was given.
+        # An operator's reason is kept as given.
         by = self.snapshot.actor.principal if row.by is By.OPERATOR else None
         each = self._resources[lock.resource]
         if row.target not in _MODES:
@@ -217,7 +217,7 @@ class LockDraft:
         return self._replace(lock, replace(lock, lease=lease, expires_in=lease))
 
     def must_own(self, lock: Lock) -> None:
-        """NotOwner when the caller may not change it; acting on what another owns is logged."""
+        """NotOwner when the caller may not change it; overriding another owner is logged."""
         self._changes += must_own(self.snapshot.actor, f"lock {lock.id}", lock.principal)
 
     def make_known(self) -> None:
@@ -226,7 +226,7 @@ class LockDraft:
             each.known = True
 
     def make_room(self) -> None:
-        """Look at every queue as if something had come free."""
+        """Check every queue as if a lock had been released."""
         for each in self._resources.values():
             each.roomy = True
 
@@ -236,7 +236,7 @@ class LockDraft:
         return [lock for each in self._resources.values() for lock in each.locks]
 
     def _ahead(self, request: Request, resource: str, number: int | None) -> list[Waiter]:
-        """The waiters that came earlier than this request, by its entry, or by its number where the entry is lost."""
+        """The waiters ahead of this request, by its entry, or by its number if the entry is lost."""
         queue = self._resources[resource].queue
         if not queue:
             return []
@@ -254,7 +254,7 @@ class LockDraft:
                 continue
             ended += 1
             self._changes.append(EndLock(lock, row.event))
-            # Nobody did it: the history names its owner.
+            # No caller did it: the history names its owner.
             self._effects(each, row, lock, EXPIRED, lock.principal)
         lapse = self.rules.find(WAITING, "lapse")
         if lapse and lapse.also.has(Also.LEAVE_QUEUE):
@@ -281,7 +281,7 @@ class LockDraft:
         return lock
 
     def _enter(self, request: Request, own: Lock, mode: Mode) -> Lock:
-        """A lock of the same client is held once more, by the longer of the two leases."""
+        """The same client enters a lock again; the longer of the two leases applies."""
         if own.request_id == request.id:
             return own
         if own.lease is not None:
@@ -291,7 +291,7 @@ class LockDraft:
         return self.fire(own, "enter", count=1, request_id=request.id)
 
     def _serve(self, each: _Resource) -> None:
-        """Grant to those whose turn it is; wake those who must take it themselves."""
+        """Grant to the waiters whose turn it is; wake those that have to acquire themselves."""
         held = (*each.locks, *each.claims)
         queue = each.queue[: self.snapshot.most_handed]
         for entry in list(first_in_line(queue, held, self.rules)):
@@ -315,7 +315,7 @@ class LockDraft:
         self._effects(each, row, lock, "", entry.principal)
 
     def _effects(self, each: _Resource, row: Transition, lock: Lock, reason: str, by: str | None = None) -> None:
-        """What else a row says: room for others, and an entry of the history. `by`: not the caller."""
+        """The other effects of a row: serving the queue, and a history entry. `by`: someone other than the caller."""
         each.roomy = each.roomy or row.also.has(_MAKES_ROOM)
         if row.also.has(Also.TELL_HISTORY):
             actor = self.snapshot.actor
@@ -335,7 +335,7 @@ class LockDraft:
 
 
 def first_in_line(queue: Iterable[QueueEntry], held: Sequence[Lock], rules: LockRules) -> Iterator[QueueEntry]:
-    """Those in a queue whose turn it is beside these locks: the first, and with it all that agree with those ahead.
+    """The waiters whose turn it is beside these locks: the first, and with it every one compatible with those ahead.
 
     One that takes its turn itself may wait re-entrantly: locks of its own client are not in its way then, nor are
     waiters, who would wait for that client's locks.

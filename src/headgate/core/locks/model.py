@@ -34,7 +34,7 @@ COMPATIBLE: Mapping[tuple[Mode, Mode], bool] = {
 
 #: Events of the table that are counted.
 GRANT_EVENT, REFUSE_EVENT = "grant", "refuse"
-#: How a lock may have ended, in words.
+#: The ways in which a lock can end, in words.
 ENDINGS: Mapping[str, str] = {
     "release": "it was released",
     "expire": "its lease expired",
@@ -44,7 +44,7 @@ ENDINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """One resource, and how it is wanted."""
+    """One resource, and the mode wanted on it."""
 
     #: The resource's URI, exact.
     resource: str
@@ -54,29 +54,30 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Somebody asks for locks on one or more resources: all of them, or none."""
+    """A request for locks on one or more resources: all of them or none."""
 
-    #: The caller's id of this request: a repeat is recognised by it.
+    #: The caller's id of this request, by which a repeat is recognised.
     id: str
     #: The client.
     client: str
-    #: What is wanted, each resource once, sorted by resource.
+    #: The wanted locks, each resource once, sorted by resource.
     wants: tuple[Want, ...]
-    #: Seconds that a grant lives without being renewed; None: until it is released.
+    #: Lease length of a grant in seconds; None: until it is released.
     lease: float | None = None
-    #: Seconds that the resource stays closed after its holder died with an exclusive lock.
+    #: Seconds that the resource stays locked after its holder died with an exclusive lock.
     lock_delay: float = 0.0
     #: Count holds of the same client instead of refusing them.
     reentrant: bool = False
-    #: The asking process, for people: host, process id, batch job.
+    #: The requesting process, for display: host, process id, batch job.
     owner: str = ""
-    #: Why the lock is taken, for people.
+    #: The purpose of the lock, for display.
     note: str = ""
     #: True when the id was made for this request, so that it cannot be a repeat.
     fresh: bool = field(default=False, metadata=INTERNAL)
-    #: True when a leased grant is to outlive this process's clean end: it is taken for a client of the service.
+    #: True when a leased grant is to outlive this process's clean end, because it is acquired for a client of the
+    #: service.
     outlives: bool = field(default=False, metadata=INTERNAL)
-    #: The principal that asks, which will own the grant.
+    #: The requesting principal, which will own the grant.
     principal: str = LOCAL
     #: The reason for joining holds of other principals; empty: joining is not allowed.
     override: str = ""
@@ -92,7 +93,7 @@ class Request:
         return tuple(want.resource for want in self.wants)
 
     def lock_id(self, tag: str, resource: str) -> str:
-        """The id that a grant of this request has: the same request always gives the same one."""
+        """The id of this request's grant: the same request always yields the same id."""
         return lock_id(tag, resource, self.id)
 
 
@@ -108,7 +109,7 @@ class Lock:
     client: str
     #: shared or exclusive.
     mode: Mode
-    #: Grows with every grant on the resource; pass it to whatever you write to. 0: not shown to this caller.
+    #: 0: not shown to this caller.
     token: int
     #: When it was granted, by the store's clock.
     since: datetime
@@ -118,9 +119,9 @@ class Lock:
     expires_in: float | None = None
     #: How many times the same client holds it (re-entrant).
     count: int = 1
-    #: The holding process, for people.
+    #: The holding process, for display.
     owner: str = ""
-    #: Why it is held, for people.
+    #: The purpose of the lock, for display.
     note: str = ""
     #: The request that it was last granted to.
     request_id: str = field(default="", repr=False, compare=False)
@@ -129,7 +130,7 @@ class Lock:
 
     @property
     def alive(self) -> bool:
-        """Whether the lease had not expired when the store answered."""
+        """Whether the lease was still valid when the store answered."""
         return self.expires_in is None or self.expires_in > 0
 
     def granted_at(self, since: datetime) -> Lock:
@@ -154,7 +155,7 @@ class Waiter:
     mode: Mode
     #: When it joined the queue, by the store's clock.
     since: datetime
-    #: The waiting process, for people.
+    #: The waiting process, for display.
     owner: str = ""
 
 
@@ -176,11 +177,11 @@ class Blocker:
     lock_id: str | None = None
     #: Seconds until it expires; None: it does not expire.
     expires_in: float | None = None
-    #: The process behind it, for people.
+    #: The process behind it, for display.
     owner: str = ""
-    #: Its note, for people.
+    #: Its note, for display.
     note: str = ""
-    #: The principal that it belongs to, if it is a lock.
+    #: The principal that owns it, if it is a lock.
     principal: str = ""
 
     def sentence(self) -> str:
@@ -209,18 +210,18 @@ Compatible = Mapping[tuple[Mode, Mode], bool]
 
 
 def delay_of(mode: Mode, seconds: float) -> float:
-    """The lock-delay after a holder in this mode died: a dead reader leaves nothing half-written."""
+    """The lock-delay after a holder in this mode died; none for readers, which leave nothing half-written."""
     return seconds if mode is Mode.EXCLUSIVE else 0.0
 
 
 def lock_id(tag: str, resource: str, request_id: str) -> str:
-    """The id of a grant: store, resource and request, so that an id of another store is seen at once."""
+    """The id of a grant: store, resource and request, so that ids of another store are recognised at once."""
     return f"{tag}-{resource_key(resource)}-{_request_key(request_id)}"
 
 
 @lru_cache(maxsize=4096)
 def resource_key(resource: str) -> str:
-    """The resource's name in short: exact on case and blanks, 80 bits."""
+    """A short hash of the resource's name: sensitive to case and blanks, 80 bits."""
     return _letters(resource, 16)
 
 
@@ -231,7 +232,7 @@ def _request_key(request_id: str) -> str:
 
 @lru_cache(maxsize=4096)
 def resource_digest(resource: str) -> bytes:
-    """The resource's name as a key of one size: exact on case and blanks."""
+    """A fixed-size key for the resource's name, sensitive to case and blanks."""
     return hashlib.sha256(resource.encode()).digest()
 
 

@@ -1,4 +1,4 @@
-"""Modes, wanted locks and lock ids as callers write them."""
+"""Parsing of modes, wanted locks and lock ids."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def parse_mode(value: object) -> Mode:
 def parse_want(word: str, mode: str | None = None) -> tuple[str, Mode]:
     """Resource and mode of RESOURCE=MODE, or of RESOURCE, which means exclusive.
 
-    What follows the last = must be a mode, so that a mistyped one cannot become part of a resource. `mode`: given
-    apart; the word is then the resource as it stands.
+    The text after the last = must be a mode, so that a mistyped one cannot become part of a resource. `mode`: given
+    separately; the word is then the resource, unchanged.
     """
     resource, mark, last = word.rpartition("=")
     if mode is not None:
@@ -48,7 +48,7 @@ def parse_want(word: str, mode: str | None = None) -> tuple[str, Mode]:
 
 
 def check_lock_id(lock_id: object, tag: str, store: str) -> str:
-    """A lock's id, of this very store."""
+    """A lock's id, which must be of this store."""
     text = parse_lock_id(lock_id)
     if text[:4] != tag:
         raise ForeignStore(f"lock {text} belongs to another store ({text[:4]}); {store} is {tag}. Check HEADGATE_URL")
@@ -56,7 +56,7 @@ def check_lock_id(lock_id: object, tag: str, store: str) -> str:
 
 
 def parse_lock_id(lock_id: object) -> str:
-    """A lock's id, of whatever store."""
+    """A lock's id, of any store."""
     if isinstance(lock_id, str) and _LOCK_ID.fullmatch(lock_id):
         return lock_id
     raise BadValue("lock id", lock_id, "is not a lock id; list locks with: headgate lock list")

@@ -14,7 +14,7 @@ from headgate.core.tables.states import LOCK
 
 @dataclass(frozen=True, eq=False)
 class LockRules:
-    """Which modes agree, and what may happen to a lock."""
+    """Which modes are compatible, and which events are possible."""
 
     #: May a lock be granted (wanted, held)?
     compatible: Compatible = field(default_factory=lambda: COMPATIBLE)
@@ -27,7 +27,9 @@ class LockRules:
         return all(compatible[wanted, mode] for mode in held)
 
     def find(self, state: str, event: str, target: str | None = None) -> Transition | None:
-        """The row of an event in a state; `target` chooses where one event has several. None: there is no such row."""
+        """The row of an event in a state; `target` chooses between several rows of one event. None: there is no such
+        row.
+        """
         return self.machine.choose(state, event, lambda row: target is None or row.target == target)
 
     def row(self, state: str, event: str, target: str | None = None) -> Transition:
@@ -35,22 +37,22 @@ class LockRules:
         return self.find(state, event, target) or self.machine.refuse(state, event)
 
     def joins(self, wanted: Mode, said: Mode) -> bool:
-        """Whether a lock may be granted beside whatever locks there may be where their summary says this."""
+        """Whether a lock is granted beside any set of locks with this summary."""
         return self.agrees(wanted, self._possible(said))
 
     def is_blocked(self, wanted: Mode, said: Mode) -> bool:
-        """Whether it may not, whichever of those locks there are."""
+        """Whether it is refused beside any set of locks with this summary."""
         return not any(self.compatible[wanted, held] for held in self._possible(said))
 
     def _possible(self, said: Mode) -> Iterable[Mode]:
-        """The modes of locks whose summary says this: with the real table there is never a mixture."""
+        """The modes of locks with this summary; with the real table they are never mixed."""
         alone = summary(())
         mixed = any(self.compatible[pair] for pair in product(Mode, Mode) if pair != (alone, alone))
         return Mode if said is alone and mixed else (said,)
 
     @cached_property
     def fast(self) -> FastLockRows:
-        """The rows that fast paths take."""
+        """The rows that fast paths execute."""
         modes = {mode: mode.value for mode in Mode}
         from_new = dict.fromkeys(Mode, self.machine.start)
         end = Also.FREE_RESOURCE | Also.TELL_HISTORY
@@ -76,14 +78,14 @@ class LockRules:
 
 @dataclass(frozen=True, slots=True)
 class FastLockRows:
-    """The rows that fast paths take, by the mode of the lock: those whose guard and effects they have built in.
+    """The rows that fast paths execute, by the mode of the lock: those whose guard and effects they implement.
 
-    Whatever the table says otherwise is left to the slow path.
+    All others are left to the slow path.
     """
 
     #: A free resource becomes held.
     grant: Mapping[Mode, Transition]
-    #: A waiter is granted what came free.
+    #: A waiter is granted a released resource.
     hand: Mapping[Mode, Transition]
     release: Mapping[Mode, Transition]
     expire: Mapping[Mode, Transition]
@@ -91,10 +93,10 @@ class FastLockRows:
     wait: Mapping[Mode, Transition]
 
 
-#: The tables of this product.
+#: The standard tables.
 LOCK_RULES = LockRules()
 
 
 def summary(modes: Sequence[Mode]) -> Mode:
-    """What one word says of several locks: exclusive is one that is alone, and shared whatever else there is."""
+    """The summary of several locks: exclusive for a single exclusive one, otherwise shared."""
     return modes[0] if len(modes) == 1 else Mode.SHARED

@@ -1,4 +1,4 @@
-"""What a decision about locks is made on, and what comes of it. Stores load the one and apply the other."""
+"""The snapshot for a decision about locks, and the decision's result. Stores load the snapshot and apply the result."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class QueueEntry:
     request_id: str = ""
     #: False: its process died.
     alive: bool = True
-    #: The id that its grant will have. Empty: nothing can be handed to it (it waits for several resources, or
-    #: re-entrantly), so it is woken and takes its turn itself.
+    #: The id that its grant will have. Empty: it cannot be granted directly (it waits for several resources, or
+    #: re-entrantly), so it is woken and acquires itself.
     lock_id: str = ""
     #: The lease of its grant; None: persistent.
     lease: float | None = None
     #: The owner of its grant.
     principal: str = ""
-    #: Where the store finds it: a channel, a node. Never looked at by a decision.
+    #: The store's own reference: a channel, a node. Decisions ignore it.
     ref: object = field(default=None, compare=False)
 
     def is_of(self, request: Request) -> bool:
-        """Whether this very request waits here."""
+        """Whether this position belongs to the deciding request."""
         return (self.request_id, self.waiter.client) == (request.id, request.client)
 
 
@@ -43,36 +43,36 @@ class ResourceSnapshot:
     """One resource: its locks, its wait queue, and its newest token."""
 
     uri: str
-    #: The newest token that was given on it.
+    #: The newest token issued on it.
     token: int = 0
-    #: Whether it is listed.
+    #: Whether it appears in lists.
     known: bool = False
-    #: Locks that count: alive, or dead and kept in place by their lock-delay. In the order of their grants.
+    #: Locks that count: alive, or dead and kept by their lock-delay. In the order in which they were granted.
     locks: tuple[Lock, ...] = ()
-    #: Locks whose lease, and lock-delay after it, have expired. Every decision ends them first.
+    #: Locks whose lease and lock-delay have expired. Every decision ends them first.
     expired: tuple[Lock, ...] = ()
     #: The wait queue, earliest first, dead waiters included.
     queue: tuple[QueueEntry, ...] = ()
-    #: Jobs that run on it (it is a chunk), as the locks that they act as.
+    #: Jobs that are running on it (if it is a chunk), as the locks that they act as.
     claims: tuple[Lock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LockSnapshot:
-    """Some resources, held still (or guarded by their versions) until the changes are applied."""
+    """Some resources, locked (or guarded by their versions) until the changes are applied."""
 
-    #: The store's tag: lock ids begin with it.
+    #: The store's tag: the prefix of its lock ids.
     tag: str
     resources: Mapping[str, ResourceSnapshot]
-    #: The time of new grants, for people.
+    #: The time of new grants, for display.
     now: datetime
-    #: Only tokens above this one are given.
+    #: Only tokens above this one are issued.
     floor: int = 0
-    #: The caller that asks for a change.
+    #: The caller that requests a change.
     actor: Actor = field(default_factory=Actor)
-    #: True: an earlier try of the same command was cut off, and may have happened.
+    #: True: an earlier attempt at the same command was interrupted, and may have taken effect.
     again: bool = False
-    #: Waiters of one resource that are granted in one change; the rest follows with the next.
+    #: Number of waiters of one resource that are granted in one change; the rest follows with the next.
     most_handed: int = 1_000_000
     rules: LockRules = LOCK_RULES
 
@@ -89,13 +89,13 @@ class GrantLock:
     """A new lock is written; its lease begins now."""
 
     lock: Lock
-    #: Seconds that the resource stays closed if its holder dies.
+    #: Seconds that the resource stays locked if its holder dies.
     lock_delay: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class HandLock:
-    """A new lock is written for a waiter, which may have died: it lives for `trial` seconds until it is confirmed."""
+    """A new lock is written for a waiter that may have died: it lives for `trial` seconds until it is confirmed."""
 
     lock: Lock
     entry: QueueEntry
@@ -104,7 +104,7 @@ class HandLock:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmLock:
-    """The waiter accepts its lock: its lease begins in full, or it is persistent."""
+    """The waiter accepts its lock: its full lease begins, or it becomes persistent."""
 
     lock: Lock
 
@@ -180,15 +180,15 @@ Change = (
 
 @dataclass(frozen=True, slots=True)
 class LockOutcome(Generic[T_co]):
-    """What a command comes to."""
+    """The result of a command."""
 
-    #: What the caller gets. A LockRefused is a result too, since it is counted and recorded.
+    #: The value returned to the caller. A LockRefused is a result too, since it is counted and recorded.
     result: T_co
     #: The changes to write, in an order in which they can be applied.
     changes: tuple[Change, ...]
-    #: The resources as they are then.
+    #: The resources after the changes.
     resources: Mapping[str, ResourceSnapshot]
-    #: Waiters to wake: those that were handed a lock, and those whose turn it is to take one.
+    #: Waiters to wake: those that were granted a lock, and those that have to acquire now.
     wakes: tuple[QueueEntry, ...] = ()
 
     def has(self, kind: type[Change]) -> bool:

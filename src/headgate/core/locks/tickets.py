@@ -1,4 +1,4 @@
-"""What a request for locks returns: its locks, or a ticket for the queue."""
+"""The result of a lock request: its locks, or a ticket for the queue."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Granted = tuple[Lock, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A place in the queues of all resources of one request."""
+    """The positions of one request in the queues of all its resources."""
 
-    #: Smaller is earlier, over all resources of the store.
+    #: Smaller is earlier, across all resources of the store.
     number: int
-    #: What is waited for.
+    #: The locks that it waits for.
     request: Request

@@ -1,7 +1,8 @@
-"""Units of work for locks: a snapshot and a command in, changes or an explained refusal out. No store decides anything.
+"""Units of work for locks: a snapshot and a command in, changes or an explained refusal out. Stores do not decide
+anything.
 
 A request that is refused is a result, since it is counted and recorded. LockLost, NotOwner, UnknownName and
-TransitionRefused are raised, and then nothing changes.
+TransitionRefused are raised before anything changes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from headgate.core.locks.tickets import Granted
 from headgate.core.tables.machine import Also
 from headgate.core.values.plurals import plural
 
-#: Why a lock is not held.
+#: The reasons why a lock is not held.
 LEASE_EXPIRED = "its lease expired"
 NO_SUCH_LOCK = "there is no such lock, now or in the history"
-#: The events that releasing may fire.
+#: The events that a release may fire.
 RELEASES = frozenset({"release", "leave"})
 
 
@@ -30,7 +31,7 @@ RELEASES = frozenset({"release", "leave"})
 class MustWait:
     """The request is not granted yet."""
 
-    #: The number with which it stands in every queue; None: it joins them with this change.
+    #: Its number in every queue; None: it joins them with this change.
     number: int | None = None
 
 
@@ -45,7 +46,7 @@ def acquire(snapshot: LockSnapshot, request: Request) -> LockOutcome[Granted | L
 
 
 def queue_up(snapshot: LockSnapshot, request: Request) -> LockOutcome[Granted | MustWait]:
-    """Grant it, or let it wait at the end of each queue. A position that it has already is kept."""
+    """Grant it, or append it to the end of each queue. A position that it already has is kept."""
     draft = LockDraft(snapshot)
     granted, _ = _decide(draft, request)
     if granted:
@@ -58,7 +59,7 @@ def queue_up(snapshot: LockSnapshot, request: Request) -> LockOutcome[Granted | 
 
 
 def take_turn(snapshot: LockSnapshot, request: Request, number: int | None = None) -> LockOutcome[Granted | MustWait]:
-    """Grant it from its position in the queue, if its turn has come; a lost position is taken again.
+    """Grant it from its position in the queue, if its turn has come; a lost position is replaced.
 
     `number`: its position, where positions are numbered.
     """
@@ -74,14 +75,14 @@ def take_turn(snapshot: LockSnapshot, request: Request, number: int | None = Non
 
 
 def give_up(snapshot: LockSnapshot, request: Request, number: int | None = None) -> LockOutcome[Granted | LockRefused]:
-    """Its time to wait is over: granted at the last moment, or refused. It leaves the queue in both cases."""
+    """Its wait time is over: grant it at the last moment, or refuse it. In both cases it leaves the queue."""
     draft = LockDraft(snapshot)
     granted, blockers = _decide(draft, request, number, waited=True)
     return draft.outcome(granted or draft.refuse(request, blockers, WAITING))
 
 
 def withdraw(snapshot: LockSnapshot, request: Request) -> LockOutcome[None]:
-    """It leaves the queue, and what it was granted meanwhile is released."""
+    """Leave the queue, and release what it was granted meanwhile."""
     draft = LockDraft(snapshot)
     for lock in draft.repeated(request):
         draft.fire(lock, "release")
@@ -93,7 +94,7 @@ def withdraw(snapshot: LockSnapshot, request: Request) -> LockOutcome[None]:
 def _decide(
     draft: LockDraft, request: Request, number: int | None = None, *, waited: bool = False
 ) -> tuple[Granted, Sequence[Blocker]]:
-    """The grant that it has, or may have now; otherwise its blockers."""
+    """The grant that it has, or can have now; otherwise its blockers."""
     if found := draft.repeated(request):
         draft.leave_queue(request)
         return tuple([draft.confirm(lock) for lock in found]), ()
@@ -151,7 +152,7 @@ def downgrade(snapshot: LockSnapshot, lock_id: str, token: int) -> LockOutcome[L
 
 
 def hand_over(snapshot: LockSnapshot, lock_id: str, to: str, reason: str) -> LockOutcome[Lock]:
-    """The lock belongs to another principal, by a new token."""
+    """Give the lock to another principal, with a new token."""
     draft = LockDraft(snapshot)
     lock = draft.find(lock_id)
     if lock is None or not lock.alive:
@@ -176,27 +177,29 @@ def break_lock(snapshot: LockSnapshot, lock_id: str, reason: str, by: str) -> Lo
 
 
 def expire(snapshot: LockSnapshot) -> LockOutcome[int]:
-    """End what has expired, drop waiters that died, serve the queues. Returns how many locks ended."""
+    """End everything that has expired, remove dead waiters, and serve the queues. Returns the number of locks that
+    ended.
+    """
     draft = LockDraft(snapshot)
     return draft.outcome(draft.expired)
 
 
 def serve(snapshot: LockSnapshot) -> LockOutcome[None]:
-    """Look at every queue as if something had come free."""
+    """Check every queue as if a lock had been released."""
     draft = LockDraft(snapshot)
     draft.make_room()
     return draft.outcome(None)
 
 
 def register(snapshot: LockSnapshot) -> LockOutcome[None]:
-    """List these resources from now on."""
+    """Add these resources to the list."""
     draft = LockDraft(snapshot)
     draft.make_known()
     return draft.outcome(None)
 
 
 def forget(snapshot: LockSnapshot, resource: str) -> LockOutcome[None]:
-    """No longer list a resource that is free; its token is kept.
+    """Remove a free resource from the list; its token is kept.
 
     UnknownName when it is not listed, Refused while it is held (or closed by a lock-delay) or has waiters.
     """
@@ -219,7 +222,7 @@ def forget_client(client: str, held: int) -> None:
 
 
 def require_held(lock: Lock | None, lock_id: str, token: int) -> Lock:
-    """The lock, if it is held by that token and alive; LockLost otherwise."""
+    """The lock, if that token holds it and it is alive; LockLost otherwise."""
     if lock is None:
         raise LockLost(lock_id, token, NO_SUCH_LOCK)
     if lock.token != token:
@@ -235,7 +238,7 @@ def unknown_lock(lock_id: str) -> UnknownName:
 
 
 def _held(draft: LockDraft, lock_id: str, token: int) -> Lock:
-    """The lock of that id and token, alive and the caller's."""
+    """The lock with that id and token, alive and owned by the caller."""
     lock = draft.find(lock_id)
     if lock is None:
         expired = (lock for each in draft.snapshot.resources.values() for lock in each.expired)

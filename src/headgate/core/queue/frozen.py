@@ -1,4 +1,4 @@
-"""What a failed ingest job keeps from its start, and would go on with."""
+"""The parts of a failed ingest job that were fixed at its start, and that a resume would use."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from headgate.core.values.wire import rfc3339
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """What a failed job would go on with."""
+    """The frozen parts that a resume of a failed job would use."""
 
     job: str
-    #: Since when its batch keeps the profile; None: it keeps none, or from before that was recorded.
+    #: When its batch stored the profile; None: it stored none, or before this was recorded.
     profile_since: datetime | None = None
     #: The keys of the profile that have changed since.
     profile_changes: tuple[str, ...] = ()
     #: Why the current profile cannot be used; empty: it can.
     profile_problem: str = ""
-    #: Since when the job keeps its object manifest; None: it keeps none.
+    #: When the job stored its object manifest; None: it stored none.
     manifest_since: datetime | None = None
-    #: Whether the manifest would be fetched again: not one that is stored, or whose digest was submitted.
+    #: Whether the manifest would be fetched again: false if it is stored, or its digest was submitted.
     manifest_refreshable: bool = False
 
     @property
     def sentences(self) -> list[str]:
-        """What is kept, since when, and whether it has changed."""
+        """The frozen parts, when they were stored, and whether they have changed."""
         since = "from the start of its batch" if self.profile_since is None else f"of {_time(self.profile_since)}"
         changed = f"; {', '.join(self.profile_changes)} changed since" if self.profile_changes else "; it is unchanged"
         if self.profile_problem:

@@ -1,4 +1,4 @@
-"""The queue's nouns: batches, ingest jobs, holds; the events and states by which the program knows them."""
+"""The queue's nouns: batches, ingest jobs, holds; and the events and states that the program names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HIGHEST_NUMBER = 99
 #: Added to the priority number of a job that is large, or whose size is unknown.
 LARGE_STEP = 5
 MESSAGE_LENGTH = 1000
-#: Events of the tables that the program fires by itself, or by a command of its own.
+#: Events of the tables that the program fires automatically, or for a dedicated command.
 SUBMIT_EVENT, CREATE_EVENT, HOLD_EVENT, FAIL_EVENT, FINISH_EVENT = "submit", "create", "hold", "fail", "finish"
 RELEASE_EVENT, RESUME_EVENT, DELETE_EVENT, UPDATE_REPORT_EVENT = "release", "resume", "delete", "update-report"
 REPORT_EVENT, CLEAN_EVENT = "report", "clean"
@@ -29,44 +29,45 @@ REPORT_EVENT, CLEAN_EVENT = "report", "clean"
 FORCE_FAIL_EVENT = "force-fail"
 #: The event of an item whose consumer died.
 REAP_EVENT = "reap"
-#: What the history records besides the tables' events: of holds, of ingest jobs, of repairs.
+#: Events that the history records besides those of the tables: for holds, ingest jobs and repairs.
 CLEAR_EVENT, PRIORITY_EVENT, REPAIR_EVENT = "clear", "set-priority", "repair"
 HOLD_EVENTS = (HOLD_EVENT, CLEAR_EVENT)
 JOB_EVENTS = (PRIORITY_EVENT,)
-#: States that the program names: because it counts or lists them, or because a step does something of its own there.
-#: What may happen in them is said by the tables alone.
+#: States that the program names, because it counts or lists them, or a step treats them specially. The tables alone
+#: define what may happen in them.
 PENDING, HELD, FAILED, COMPLETED, CLEANED = "pending", "held", "failed", "completed", "cleaned"
 ESTIMATING, PROVISIONING, DOWNLOADING = "estimating", "provisioning", "downloading"
 PROCESSING, STORING, RECORDING, NOTIFY = "processing", "storing", "recording", "notify"
 REPORTING, UPDATE_REPORTING = "reporting", "update-reporting"
-#: States in which nothing happens to an item by itself, or only its removal.
+#: States in which an item waits for an operator, or only for its removal.
 OUTCOMES = (COMPLETED, CLEANED, FAILED, HELD, "deleted")
-#: Keys of a job's configuration that the store writes when the job is made. Nobody changes them: handlers act on them.
+#: Keys of a job's configuration that the store sets when it creates the job. They never change, because handlers rely
+#: on them.
 FIXED_KEYS = (
     "batch_id", "profile_name", "submitter", "payload_url", "payload_type", "response_type", "submission_mode",
     "working_dir",
 )  # fmt: skip
 #: Digits in an id, on every store.
 _ID = re.compile("(bid|jid)[0-9]{10}")
-#: The key of a job's configuration that names the owner of its object, once a step has looked it up in the profile.
+#: The key of a job's configuration that names the owner of its object, once a step has read it from the profile.
 OBJECT_OWNER = "object_owner"
-#: How many workers may die on an item in one state, where neither settings nor profile say otherwise.
+#: How many workers may die on an item in one state, unless settings or profile say otherwise.
 DEFAULT_MAX_CRASHES = 3
-#: The key of a job's configuration that says so; the profile's value, at the time that the job was made.
+#: The configuration key for this; it has the profile's value at the time when the job was created.
 MAX_CRASHES = "max_crashes"
 
 
 class Folder(StrEnum):
-    """Where a batch keeps the reference to one of its jobs."""
+    """The folders in which a batch keeps references to its jobs."""
 
     PROCESSING = "batch-processing"
     FAILED = "batch-failed"
     COMPLETED = "batch-completed"
-    #: What a person deleted, until it is cleaned up (spelling mrt-zk alone).
+    #: Deleted by an operator, until it is cleaned up (spelling mrt-zk alone).
     DELETED = "batch-deleted"
 
 
-#: The folder of each state of a job; every other state's is PROCESSING.
+#: The folder for each state of a job; PROCESSING for all other states.
 FOLDERS: Mapping[str, Folder] = {
     FAILED: Folder.FAILED,
     COMPLETED: Folder.COMPLETED,
@@ -75,7 +76,7 @@ FOLDERS: Mapping[str, Folder] = {
 }
 
 
-#: The folders of which a batch counts its jobs, and what the counts are called.
+#: The folders in which a batch counts its jobs, with the names of the counts.
 COUNTERS: Mapping[Folder, str] = {
     Folder.PROCESSING: "processing",
     Folder.FAILED: "failed",
@@ -84,13 +85,13 @@ COUNTERS: Mapping[Folder, str] = {
 
 
 def folder_of(state: str) -> Folder:
-    """Where the batch keeps a job that is in this state."""
+    """The folder of the batch for a job in this state."""
     return FOLDERS.get(state, Folder.PROCESSING)
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a depositor submits."""
+    """A submission by a depositor."""
 
     #: The ingest profile, which names the collection.
     profile: str
@@ -100,26 +101,26 @@ class Submission:
     payload_url: str
     #: file, container, object-manifest, or a batch manifest of one of them.
     type: str = "object-manifest"
-    #: add: a new object, or a new version of one. update: a change of one.
+    #: add: a new object or a new version; update: a change of one.
     mode: str = "add"
-    #: Everything else that was said: erc_who, erc_what, erc_when, erc_where, digests, ids, …
+    #: All other fields of the submission: erc_who, erc_what, erc_when, erc_where, digests, ids, …
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    #: The caller's id of this request: a repeat gives the same batch.
+    #: The caller's id of this request: a repeat returns the same batch.
     request_id: str = ""
 
     @property
     def origin(self) -> str:
-        """Two stores count their batches and jobs alike; this tells them apart, wherever their names meet."""
+        """Identifies the store where names of several stores meet, since each numbers its batches and jobs alike."""
         return hashlib.sha256(self.request_id.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class Identifiers:
-    """What a stored object is called."""
+    """The identifiers of a stored object."""
 
     #: Its ARK; empty: none yet.
     primary: str = ""
-    #: What the depositor calls it.
+    #: The depositor's names for it.
     local: tuple[str, ...] = ()
 
 
@@ -138,51 +139,51 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a batch's status-report holds: always the full lists."""
+    """The content of a batch's status report: always the full lists."""
 
     failed: tuple[str, ...]  #: Ids of the jobs that failed.
     successful: tuple[str, ...]  #: Ids of the jobs that completed.
-    #: When it was written; None: it is about to be.
+    #: When it was written; None: it has not been written yet.
     at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """How many jobs a batch has in each folder."""
+    """Number of a batch's jobs in each folder."""
 
-    processing: int = 0  #: Jobs that are under way.
+    processing: int = 0  #: Jobs that are in progress.
     failed: int = 0  #: Jobs that failed.
-    completed: int = 0  #: Jobs that are done.
+    completed: int = 0  #: Jobs that have completed.
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch as the store had it at that moment."""
+    """A batch at the moment when the store answered."""
 
     id: str  #: Its id.
     state: str  #: A state of the table.
     submission: Submission  #: What was submitted.
     #: Why it is in this state.
     message: str
-    #: Since when it is in this state.
+    #: When it entered this state.
     since: datetime
-    jobs: JobCounts = JobCounts()  #: How many of its jobs are in each folder.
-    #: How many jobs were ever made of its payload.
+    jobs: JobCounts = JobCounts()  #: Number of its jobs in each folder.
+    #: Number of jobs created from its payload.
     made: int = 0
     report: Report | None = None  #: Its report; None: not reported yet.
-    #: The worker that has taken it; empty: nobody has.
+    #: The worker that has taken it; empty: none.
     worker: str = ""
-    #: Of the newest taking.
+    #: Token of the newest take.
     token: int = 0
-    #: Seconds that the taking lives without being renewed, as it was asked for.
+    #: Requested lease length in seconds.
     lease: float | None = None
-    #: The principal that has taken it; empty: nobody.
+    #: The principal that has taken it; empty: none.
     principal: str = ""
-    #: How many of its workers died in this state; of a held one: in the state before.
+    #: How many workers died on it in this state; if it is held, in the state before.
     crashes: int = 0
-    #: The state in which its workers kept crashing until it was held; empty: it was not held for that.
+    #: The state in which its workers kept crashing until it was held; empty: it was not held for that reason.
     former: str = ""
-    #: Of one that was just taken: why its collection is on hold, which its owner reports by `hold`; otherwise empty.
+    #: For an item that was just taken: why its collection is on hold, to be reported by `hold`; otherwise empty.
     hold: str = ""
 
     @property
@@ -193,13 +194,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class IngestJob:
-    """An ingest job as the store had it at that moment: one object on its way into the repository."""
+    """An ingest job at the moment when the store answered: one object on its way into the repository."""
 
     id: str  #: Its id.
     #: Its batch's id.
     batch: str
     state: str  #: A state of the table.
-    #: The last step that it ended well; None: none that it could be resumed after.
+    #: The last step that succeeded; None: there is none to resume after.
     last_successful: str | None
     retry_count: int  #: How many times it was resumed.
     #: 0 to 99, the smallest first.
@@ -211,21 +212,21 @@ class IngestJob:
     configuration: Mapping[str, Any]
     #: Why it is in this state.
     message: str
-    #: Since when it is in this state.
+    #: When it entered this state.
     since: datetime
-    #: The worker that has taken it; empty: nobody has.
+    #: The worker that has taken it; empty: none.
     worker: str = ""
-    #: Of the newest taking.
+    #: Token of the newest take.
     token: int = 0
-    #: Seconds that the taking lives without being renewed, as it was asked for.
+    #: Requested lease length in seconds.
     lease: float | None = None
-    #: The principal that has taken it; empty: nobody.
+    #: The principal that has taken it; empty: none.
     principal: str = ""
-    #: How many of its workers died in this state; of a held one: in the state before.
+    #: How many workers died on it in this state; if it is held, in the state before.
     crashes: int = 0
-    #: The state in which its workers kept crashing until it was held; empty: it was not held for that.
+    #: The state in which its workers kept crashing until it was held; empty: it was not held for that reason.
     former: str = ""
-    #: Of one that was just taken: why its collection is on hold, which its owner reports by `hold`; otherwise empty.
+    #: For an item that was just taken: why its collection is on hold, to be reported by `hold`; otherwise empty.
     hold: str = ""
 
     @property
@@ -235,7 +236,7 @@ class IngestJob:
 
     @property
     def place(self) -> Place:
-        """Its place in the order of its state."""
+        """Its position in the order of its state."""
         return Place(self.priority, self.id)
 
 
@@ -244,7 +245,7 @@ Readable = TypeVar("Readable", Batch, IngestJob, Item)
 
 
 class Place(NamedTuple):
-    """A job's place in the order of its state: lowest priority number first, then the oldest."""
+    """A job's position in the order of its state: lowest priority number first, then the oldest."""
 
     priority: int  #: 0 to 99, lowest first.
     id: str  #: Id of the ingest job.
@@ -252,27 +253,27 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What an owner shows to prove that an item is its own."""
+    """The proof of ownership that an owner presents with each change."""
 
     id: str  #: Id of the batch or ingest job.
-    token: int  #: Token of the taking.
-    #: The state in which it was taken: the write expects to find it there.
+    token: int  #: Token of the take.
+    #: The state in which it was taken, and in which the write expects it.
     state: str
     worker: str = ""  #: Name of the worker.
-    #: Seconds that the taking lives without being renewed.
+    #: Lease length in seconds.
     lease: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What an owner changes together with a move, or by itself. None: as it was."""
+    """Values that an owner changes with a transition, or separately. None: unchanged."""
 
     priority: int | None = None
     space_needed: int | None = None
     identifiers: Identifiers | None = None
     #: Keys that are added to the job's configuration, or replaced in it.
     configuration: Mapping[str, Any] | None = None
-    #: Of a batch that is being reported.
+    #: Content of a batch's report.
     report: Report | None = None
 
 
@@ -282,7 +283,7 @@ class Hold:
 
     #: The profile, or ALL.
     profile: str
-    reason: str  #: Why it is held.
+    reason: str  #: The reason for the hold.
     who: str  #: Who set the hold.
     since: datetime | None = None  #: When it was set; None: not yet.
     #: The profile's file that sets it; empty: it was set with `headgate ingest hold`, and is kept in the store.
@@ -290,7 +291,7 @@ class Hold:
 
     @property
     def in_words(self) -> str:
-        """Who holds the collection, why, and how to end that."""
+        """Who holds the collection, why, and how to clear the hold."""
         who = f", set by {self.who}" if self.who else ""
         why = f": {self.reason}" if self.reason else ""
         end = f"Remove `hold` from {self.file}" if self.file else "Clear the hold first"
@@ -298,13 +299,13 @@ class Hold:
 
 
 def forward_event(machine: Machine, state: str) -> str:
-    """The event by which the owner of an item says that its step went well."""
+    """The event by which the owner of an item reports that its step succeeded."""
     own = (row.event for row in machine.rows if row.source == state and row.by is By.OWNER)
     return next(event for event in own if event not in (FAIL_EVENT, HOLD_EVENT))
 
 
 def forward_states(machine: Machine, state: str) -> tuple[str, ...]:
-    """The states that follow when the step of a state went well."""
+    """The states that follow a state whose step succeeded."""
     event = forward_event(machine, state)
     return tuple(row.target for row in machine.rows if row.source == state and row.event == event)
 
@@ -320,12 +321,12 @@ def work_states(machine: Machine) -> tuple[str, ...]:
 
 
 def has_ended(item: Item) -> bool:
-    """Whether nothing happens to the item before a person acts."""
+    """Whether the item waits for an operator."""
     return item.state in OUTCOMES
 
 
 def for_readers(item: Readable) -> Readable:
-    """The item without the secrets of its payload's address, which only its owner needs."""
+    """The item without the secrets in its payload URL, which only its owner needs."""
     if isinstance(item, Batch):
         said = item.submission
         kept = replace(said, payload_url=redact(said.payload_url), metadata=redact_all(said.metadata))
@@ -348,19 +349,19 @@ def check_item_id(value: object) -> str:
 
 
 def check_priority(value: object) -> int:
-    """0 to 99. Anything else is refused: nothing is bent to fit."""
+    """0 to 99. Anything else is refused; values are never coerced."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= HIGHEST_NUMBER:
         return value
     raise BadValue("priority", value, f"is not a whole number from 0 (first) to {HIGHEST_NUMBER} (last)")
 
 
 def later_priority(priority: int) -> int:
-    """Where a large job, or one of unknown size, stands: behind the others, within what there is."""
+    """The priority of a job that is large or of unknown size: behind the others, within the allowed range."""
     return min(priority + LARGE_STEP, HIGHEST_NUMBER)
 
 
 def job_configuration(batch: Batch, job_id: str, new: NewJob, work_folder: str) -> dict[str, Any]:
-    """A job's configuration, by the keys of the Merritt queue. The fixed keys come last: no setting replaces one."""
+    """A job's configuration, by the keys of the Merritt queue. Fixed keys come last, so no setting replaces them."""
     return {
         **new.settings,
         "batch_id": batch.id,

@@ -33,7 +33,9 @@ from headgate.core.tables.states import BATCH, INGEST_JOB, MERRITT_BATCH, MERRIT
 
 
 class Look(Flag):
-    """What a condition looks at beside the item itself. A store reads it only where a row of the event asks for it."""
+    """The facts that a condition looks at beside the item itself. A store reads them only if a row of the event asks
+    for it.
+    """
 
     NOTHING = 0
     #: The hold of the item's collection.
@@ -42,7 +44,7 @@ class Look(Flag):
     BATCH = auto()
     #: Whether the batch has jobs in processing.
     RUNNING = auto()
-    #: How many jobs of the batch have failed, and how many it has.
+    #: How many jobs the batch has, and how many of them have failed.
     COUNTS = auto()
     #: A job of the batch that a consumer has taken.
     TAKEN = auto()
@@ -50,7 +52,7 @@ class Look(Flag):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """What conditions look at."""
+    """The facts that conditions look at."""
 
     #: The batch or ingest job; None: there is none.
     item: Item | None
@@ -60,17 +62,17 @@ class QueueFacts:
     batch_state: str = ""
     #: A job of the batch that a consumer has taken.
     taken_job: str = ""
-    #: How many workers may crash on an item whose profile says nothing about it; 0: any number.
+    #: How many workers may crash on an item if its profile does not say; 0: any number.
     max_crashes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """What a text in `when` or `needs` means."""
+    """The meaning of a text in `when` or `needs`."""
 
     is_met: Callable[[QueueFacts], bool]
     looks: Look = Look.NOTHING
-    #: Why an event is refused where it is not met; None: the text itself says so.
+    #: Why an event is refused if the condition is not met; None: the text itself says it.
     refusal: Callable[[QueueFacts], str] | None = None
 
 
@@ -112,7 +114,7 @@ def _no_next_step(facts: QueueFacts) -> str:
 
 #: States of a batch in which its failed jobs may be resumed.
 _RESUMABLE = ("processing", "failed")
-#: Every `when` and `needs` of the tables.
+#: The texts of `when` and `needs` in the tables.
 CONDITIONS: Mapping[str, Predicate] = {
     "its collection is not held": Predicate(
         lambda facts: facts.hold is None, Look.HOLD, lambda facts: facts.hold.in_words if facts.hold else ""
@@ -162,7 +164,7 @@ class QueueRules:
         return self.machine(item_id).find(state, event)
 
     def rows_for(self, item_id: str, state: str, event: str, by: By) -> Sequence[Transition]:
-        """Those of them that this caller may fire; TransitionRefused when there are none."""
+        """Those among them that this caller may fire; TransitionRefused when there are none."""
         found = [row for row in self.rows(item_id, state, event) if row.by is by]
         if not found:
             machine = self.machine(item_id)
@@ -171,26 +173,26 @@ class QueueRules:
         return found
 
     def looks(self, item_id: str, state: str, event: str) -> Look:
-        """What the rows of an event in a state look at."""
+        """The facts that the rows of an event in a state look at."""
         return self._looks.get((self.machine(item_id).name, state, event), Look.NOTHING)
 
     def reap_row(self, facts: QueueFacts) -> Transition | None:
-        """The row of an item whose consumer died; None: there is none in its state."""
+        """The row for an item whose consumer died; None: there is none in its state."""
         item = facts.item
         if item is None:
             return None
         return self.machine(item.id).choose(item.state, REAP_EVENT, lambda row: CONDITIONS[row.when].is_met(facts))
 
     def reaps_into(self, item_id: str, former: str, state: str) -> bool:
-        """Whether the death of a consumer may lead from the one state to the other."""
+        """Whether the death of a consumer can lead from one state to the other."""
         return any(row.target == state for row in self.machine(item_id).rows_of(former, REAP_EVENT))
 
     def removes(self, item_id: str, row: Transition) -> bool:
-        """Whether the item is gone after a row. Where rows lead on from there, it stays until they were taken."""
+        """Whether a row removes the item. It stays while other rows continue from the target state."""
         return row.also.has(Also.DROP_ALL) and row.target in self._ends[self.machine(item_id).name]
 
     def concerns_jobs(self, item_id: str, event: str) -> bool:
-        """Whether an event removes a batch with its jobs in some state, or looks at what is taken of them."""
+        """Whether an event removes a batch with jobs in some state, or depends on which of them are taken."""
         return is_batch(item_id) and event in self._concerning_jobs
 
     def may_be_taken(self, machine: Machine, state: str) -> bool:
@@ -198,9 +200,10 @@ class QueueRules:
         return state in machine.owned
 
     def state_for_jobs(self, batch: Batch) -> str:
-        """The state of a batch for what may happen to its jobs.
+        """The state of a batch that applies to events of its jobs.
 
-        Merritt's programs set the state of the report when they have made the jobs. It is due when none is running.
+        Merritt's programs set the reporting state as soon as they have created the jobs. The report is due when none is
+        running.
         """
         is_early = batch.jobs.processing > 0 and batch.state in self.after_jobs
         return self.reportable[0] if is_early else batch.state
@@ -210,9 +213,9 @@ class QueueRules:
         return job.state in self._ends[self.job.name]
 
     def fast_row(self, item_id: str, state: str, event: str) -> Transition | None:
-        """The row of a job that a fast path takes: the only one of its event, with effects that are built in there.
+        """The row of a job that a fast path may execute: the only one of its event, with effects that it implements.
 
-        None: the slow path decides. TransitionRefused when there is no row for a consumer.
+        None: left to the slow path. TransitionRefused when there is no row for a consumer.
         """
         row = None if is_batch(item_id) else self._fast.get((state, event))
         if row is None:
@@ -233,7 +236,7 @@ class QueueRules:
 
     @cached_property
     def reportable(self) -> tuple[str, ...]:
-        """States of batches that a daemon takes on when none of their jobs is in processing."""
+        """States of batches that a daemon advances when none of their jobs is in processing."""
         return _states(row.source for row in self._after_jobs if row.by is By.DAEMON)
 
     @cached_property
@@ -243,7 +246,7 @@ class QueueRules:
 
     @cached_property
     def before_jobs(self) -> tuple[str, ...]:
-        """States of batches whose jobs are not created yet, or not all of them."""
+        """States of batches whose jobs do not all exist yet."""
         made_in = self.submit.target
         after = (row.target for row in self.batch.rows if row.source == made_in and row.target not in self.with_jobs)
         return _states((made_in, *after))
@@ -255,7 +258,7 @@ class QueueRules:
 
     @cached_property
     def cleaned(self) -> Mapping[str, str]:
-        """States of jobs that have left the queue while their record is kept, each with the state before it."""
+        """States of jobs that have left the queue while their record is kept, each with the preceding state."""
         return {row.target: row.source for row in self.job.rows if row.also.has(Also.DROP_ENTRY)}
 
     @property
@@ -293,15 +296,15 @@ class QueueRules:
         )
 
 
-#: The effects that every fast path has, and that of a step that succeeded.
+#: The effects that every fast path implements, and that of a successful step.
 _FAST_EFFECTS = Also.DROP_OWNER | Also.TELL_HISTORY | Also.MARK_STEP
-#: The tables of this product, by the spelling of the tree that the queue is kept in. Databases have the first one.
+#: The standard tables, by the spelling of the tree in which the queue is kept. Databases use the first one.
 DESIGN, MERRITT = "design", "mrt-zk"
 QUEUE_RULES: Mapping[str, QueueRules] = {DESIGN: QueueRules(), MERRITT: QueueRules(MERRITT_BATCH, MERRITT_INGEST_JOB)}
 
 
 def choose(rows: Sequence[Transition], facts: QueueFacts) -> Transition:
-    """The one of these rows whose condition is met. QueueRefused when there is none, or by what the row needs."""
+    """The row whose condition is met. QueueRefused if there is none, or if its `needs` is not met."""
     row = next((row for row in rows if not row.when or CONDITIONS[row.when].is_met(facts)), None)
     unmet = rows[0].when if row is None else row.needs
     if row is not None and (not unmet or CONDITIONS[unmet].is_met(facts)):
@@ -312,7 +315,7 @@ def choose(rows: Sequence[Transition], facts: QueueFacts) -> Transition:
 
 
 def cleanable(machine: Machine) -> tuple[str, ...]:
-    """States that items are cleaned up in."""
+    """States in which items are cleaned up."""
     return _states(row.source for row in machine.rows if row.event == CLEAN_EVENT)
 
 
@@ -321,5 +324,5 @@ def _states(found: Iterable[str]) -> tuple[str, ...]:
 
 
 def looks_of(*conditions: str) -> Look:
-    """What these conditions look at."""
+    """The facts that these conditions look at."""
     return reduce(or_, (CONDITIONS[text].looks for text in conditions if text), Look.NOTHING)

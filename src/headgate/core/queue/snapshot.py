@@ -1,4 +1,6 @@
-"""What a decision about the queue is made on, and what comes of it. Stores load the one and apply the other."""
+"""The snapshot for a decision about the queue, and the decision's result. Stores load the snapshot and apply the
+result.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,23 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSnapshot(QueueFacts):
-    """One batch or ingest job, held still (or guarded by its version) until the changes are applied."""
+    """One batch or ingest job, locked (or guarded by its version) until the changes are applied."""
 
     rules: QueueRules
-    #: The time, and the same as an item keeps it.
+    #: The time, also in the form in which items store it.
     now: datetime
     stamp: datetime
-    #: The caller that asks for a change.
+    #: The caller that requests a change.
     actor: Actor = field(default_factory=Actor)
     #: Whether a living consumer has taken it.
     taken: bool = False
     #: The consumer that took it and died; None: none did.
     dead: str | None = None
-    #: Why the caller lost it although its record looks as if it had it; empty: the record says it all.
+    #: Why the caller lost it although its record still names the caller; empty: it did not.
     lost: str = ""
-    #: By how much every change of state raises the token of an item: 1 where tokens are versions.
+    #: How much each state change raises the token of an item: 1 where tokens are versions.
     token_step: int = 0
-    #: True: an earlier try of the same command was cut off, and may have happened.
+    #: True: an earlier attempt at the same command was interrupted, and may have taken effect.
     again: bool = False
 
 
@@ -49,15 +51,15 @@ class AddBatch:
 
 @dataclass(frozen=True, slots=True)
 class AddJobs:
-    """New jobs of a batch, behind those that it has, all in one state for one reason; each is recorded alike."""
+    """New jobs of a batch, appended to those that it has, all in one state for one reason; each is recorded alike."""
 
     batch: Batch
     jobs: Sequence[NewJob]
-    #: Where their working folders are.
+    #: The folder that contains their working folders.
     work_folder: str
     state: str
     message: str
-    #: What the history keeps of each; None: nothing.
+    #: The history's text for each; None: nothing.
     entry: QueueRecord | None
 
 
@@ -71,31 +73,31 @@ class TakeItem:
 
 @dataclass(frozen=True, slots=True)
 class ChangeItem:
-    """An item enters another state, or the same one again, with everything that it keeps beside."""
+    """An item enters another state, or the same one again, with all values that it stores."""
 
     before: Item
     after: Item
-    #: Whether nobody has it from now on; False: its consumer keeps it.
+    #: Whether it is free from now on; False: its consumer keeps it.
     frees: bool
     #: Whether a job stays in the queue.
     queued: bool = True
-    #: Whether all locks of its object go, also those that others have.
+    #: Whether all locks of its object are removed, including those of others.
     forces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EditItem:
-    """An item keeps its state, and gets other contents."""
+    """An item keeps its state, and gets other values."""
 
     before: Item
     after: Item
-    #: Whether its consumer does it, which must still have it.
+    #: Whether its consumer, which must still hold it, removes it.
     by_owner: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FreeItem:
-    """Nobody has an item whose consumer died. Nothing else changes."""
+    """An item whose consumer died becomes free. Nothing else changes."""
 
     item: Item
 
@@ -105,13 +107,13 @@ class RemoveItem:
     """An item is removed, a batch with its jobs."""
 
     item: Item
-    #: The state of what is being removed, where that takes several steps.
+    #: The state of what is being removed, if that takes several steps.
     state: str
 
 
 @dataclass(frozen=True, slots=True)
 class MoveReference:
-    """The batch keeps its reference to a job in another folder, or no longer (None)."""
+    """The batch moves its reference to a job to another folder, or removes it (None)."""
 
     job: IngestJob
     before: Folder
@@ -120,14 +122,14 @@ class MoveReference:
 
 @dataclass(frozen=True, slots=True)
 class QueueRecord:
-    """An entry of the history: of a batch, an ingest job or a hold."""
+    """A history entry about a batch, an ingest job or a hold."""
 
     event: str
     who: str
     before: str
     after: str
     reason: str = ""
-    #: The batch; and the job, if it is about one. Both are empty for a hold.
+    #: The batch; and the job, if it concerns one. Both are empty for a hold.
     batch: str = ""
     job: str = ""
     #: Of a hold.
@@ -135,19 +137,19 @@ class QueueRecord:
     token: int = 0
     #: Seconds that the item was in the state before.
     spent: float | None = None
-    #: When, if not now: it happened in a store that the queue was copied from.
+    #: When it happened, if not now: in a store that the queue was copied from.
     at: datetime | None = None
     #: The principal that did it.
     principal: str = LOCAL
 
     @property
     def noun(self) -> str:
-        """What it is about."""
+        """Its noun in the history."""
         return noun_of(self.batch, self.job)
 
 
 def noun_of(batch: str, job: str) -> str:
-    """The noun of an entry of the history about these."""
+    """The noun of a history entry about these."""
     of_batch, of_job, of_hold = QUEUE_NOUNS
     return of_job if job else of_batch if batch else of_hold
 
@@ -168,10 +170,10 @@ Change = (
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcome(Generic[T_co]):
-    """What a command comes to."""
+    """The result of a command."""
 
     result: T_co
-    #: What is to be written, in an order in which it can be.
+    #: The changes to write, in an order in which they can be applied.
     changes: tuple[Change, ...] = ()
-    #: What must still be as it was seen when the changes are applied.
+    #: Values that must be unchanged when the changes are applied.
     guards: Look = Look.NOTHING

@@ -1,4 +1,4 @@
-"""The queue as operators of Merritt know it: jobs and bytes by collection and batch, and metrics by its names."""
+"""The queue in the terms of Merritt's operators: jobs and bytes by collection and batch, and metrics by their names."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def merritt_metrics(
     return found
 
 
-#: The folder of what a metric counts, by the last word of its name.
+#: The folder that a metric counts, by the last word of its name.
 _WORDS = {"processing": Folder.PROCESSING, "completed": Folder.COMPLETED, "failed": Folder.FAILED}
-#: Where Merritt keeps requests for objects to be assembled.
+#: The node in which Merritt keeps requests for objects to be assembled.
 _ASSEMBLIES = "access/"

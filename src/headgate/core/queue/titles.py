@@ -1,4 +1,4 @@
-"""What people call a batch or an ingest job: the title and the name of the payload, beside the id."""
+"""Display names of a batch or an ingest job: the title and the name of the payload, beside the id."""
 
 from __future__ import annotations
 

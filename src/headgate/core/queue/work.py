@@ -1,6 +1,6 @@
 """Units of work for the queue: a snapshot and a command in, changes or an explained refusal out. No store decides.
 
-ItemLost, NotOwner, UnknownName, TransitionRefused and QueueRefused are raised, and then nothing changes.
+ItemLost, NotOwner, UnknownName, TransitionRefused and QueueRefused are raised before anything changes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from headgate.core.queue.snapshot import (
 from headgate.core.tables.machine import Also, By, Transition
 from headgate.core.values.redaction import redact
 
-#: States as sentences have them, where the word itself does not fit.
+#: Phrases for states whose word does not fit into a sentence.
 _DOING = {"notify": "notifying"}
 _NO_CHANGES = Changes()
 
@@ -69,9 +69,9 @@ def submit(
 def create_jobs(
     snapshot: QueueSnapshot, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str
 ) -> QueueOutcome[int]:
-    """Those of these jobs, the first of which has this position, that the batch does not have yet.
+    """Those of these jobs that the batch does not have yet; the first one has this position.
 
-    The result is how many it has then.
+    The result is the number of jobs after that.
     """
     batch, overrides = owned(snapshot, taken)
     assert isinstance(batch, Batch)  # noqa: S101 - its id says so
@@ -97,7 +97,9 @@ def create_jobs(
 
 
 def take(snapshot: QueueSnapshot, state: str, worker: str, lease: float, token: int) -> QueueOutcome[Item | None]:
-    """The item, taken by a consumer; None: another one has it, it is in another state, or nothing is done there."""
+    """The item, taken by a consumer; None: another consumer has it, it is in another state, or that state has no
+    consumers.
+    """
     item = snapshot.item
     if item is None or snapshot.taken or item.state != state or not _may_be_taken(snapshot, item):
         return QueueOutcome(None)
@@ -110,7 +112,7 @@ def _may_be_taken(snapshot: QueueSnapshot, item: Item) -> bool:
 
 
 def give_back(snapshot: QueueSnapshot, taken: Taken, message: str) -> QueueOutcome[Item]:
-    """Free the item in the same state; a message that is not empty is kept. A repeat changes nothing."""
+    """Free the item in its state; a non-empty message is kept. A repeat changes nothing."""
     item = snapshot.item
     if snapshot.again and item and item.state == taken.state and _has_changed_since(snapshot, taken):
         return QueueOutcome(item)
@@ -120,14 +122,14 @@ def give_back(snapshot: QueueSnapshot, taken: Taken, message: str) -> QueueOutco
 
 
 def change(snapshot: QueueSnapshot, taken: Taken, changes: Changes) -> QueueOutcome[Item]:
-    """Its consumer writes something down, and keeps it."""
+    """Its consumer updates its values, and keeps it."""
     item, overrides = owned(snapshot, taken)
     changed = _changed(changes, item, snapshot.now)
     return QueueOutcome(changed, (*overrides, EditItem(item, changed, by_owner=True)) if changed != item else overrides)
 
 
 def fire(snapshot: QueueSnapshot, taken: Taken, event: str, message: str, changes: Changes) -> QueueOutcome[Item]:
-    """Fire an event of a consumer, as its row says. The same again changes nothing more."""
+    """Fire an event of a consumer, as its row says. Repeating it changes nothing."""
     rows = snapshot.rules.rows_for(taken.id, taken.state, event, By.OWNER)
     item = snapshot.item
     if item and item.state in {row.target for row in rows} and _has_changed_since(snapshot, taken):
@@ -161,7 +163,7 @@ def _why_lost(snapshot: QueueSnapshot, taken: Taken) -> str:
 
 
 def _has_changed_since(snapshot: QueueSnapshot, taken: Taken) -> bool:
-    """Whether the last thing that happened to the item is a report by this token."""
+    """Whether the last event of the item was a report with this token."""
     item = snapshot.item
     return item is not None and not snapshot.taken and item.token == taken.token + snapshot.token_step
 
@@ -170,7 +172,9 @@ def _has_changed_since(snapshot: QueueSnapshot, taken: Taken) -> bool:
 
 
 def act(snapshot: QueueSnapshot, item_id: str, event: str, by: By, reason: str, who: str) -> QueueOutcome[Item]:
-    """An operator's or a daemon's event, as the table's row says. The result is the item as it is then, or last was."""
+    """An operator's or a daemon's event, as the table's row says. The result is the item after the event, or before its
+    removal.
+    """
     item = _found(snapshot, item_id)
     rows = snapshot.rules.rows_for(item_id, item.state, event, by)
     if snapshot.taken and not all(row.also.has(Also.DROP_OWNER) for row in rows):
@@ -179,7 +183,7 @@ def act(snapshot: QueueSnapshot, item_id: str, event: str, by: By, reason: str, 
 
 
 def set_priority(snapshot: QueueSnapshot, job_id: str, priority: int, reason: str, who: str) -> QueueOutcome[IngestJob]:
-    """Another position in the order, for a job that is still in the queue, taken or not."""
+    """A new priority for a job that is still in the queue, taken or not."""
     job = _found(snapshot, job_id)
     if not isinstance(job, IngestJob):
         raise UnknownName(snapshot.rules.job.name, job_id)
@@ -194,12 +198,12 @@ def set_priority(snapshot: QueueSnapshot, job_id: str, priority: int, reason: st
 
 
 def record_hold(hold: Hold, actor: Actor) -> QueueRecord:
-    """What the history keeps of a new hold."""
+    """The history's text for a new hold."""
     return QueueRecord(HOLD_EVENT, hold.who, "", HELD, hold.reason, profile=hold.profile, principal=actor.principal)
 
 
 def record_clearing(hold: Hold, who: str, actor: Actor) -> QueueRecord:
-    """What the history keeps of the end of a hold."""
+    """The history's text for the end of a hold."""
     return QueueRecord(CLEAR_EVENT, who, HELD, "", hold.reason, profile=hold.profile, principal=actor.principal)
 
 
@@ -207,9 +211,9 @@ def record_clearing(hold: Hold, who: str, actor: Actor) -> QueueRecord:
 
 
 def reap(snapshot: QueueSnapshot) -> QueueOutcome[Item | None]:
-    """An item whose consumer died: free in the same state, or held, as the table says. None: its consumer lives.
+    """An item whose consumer died: freed in the same state, or held, as the table says. None: its consumer is alive.
 
-    Where the table has no row, it is free, and nothing is counted.
+    If the table has no row, it is freed, and nothing is counted.
     """
     item = snapshot.item
     if item is None or snapshot.dead is None:
@@ -217,12 +221,12 @@ def reap(snapshot: QueueSnapshot) -> QueueOutcome[Item | None]:
     row, worker = snapshot.rules.reap_row(snapshot), snapshot.dead or "a consumer"
     if row is None:
         return QueueOutcome(item, (FreeItem(item),))
-    # The process that finds it has not done it.
+    # The process that finds it is not the one that did it.
     return _transition(replace(snapshot, actor=Actor()), item, row, _crash_message(row, item, worker), worker)
 
 
 def record_repair(snapshot: QueueSnapshot, after: Item, what: str, who: str) -> QueueRecord:
-    """What the history keeps of a repair."""
+    """The history's text for a repair."""
     item = _found(snapshot, after.id)
     return _entry(snapshot, item, REPAIR_EVENT, after.state, who, snapshot.actor.reason(what), spent=True)
 
@@ -241,7 +245,7 @@ def _crash_message(row: Transition, item: Item, worker: str) -> str:
 
 
 def status_message(row: Transition, message: str) -> str:
-    """What a status says: the reason that was given, else what the row means."""
+    """The message of a status: the given reason, or the row's meaning."""
     return redact(message)[:MESSAGE_LENGTH] or row.meaning
 
 
@@ -249,7 +253,7 @@ def _transition(
     snapshot: QueueSnapshot, item: Item, row: Transition, message: str, who: str, changes: Changes = _NO_CHANGES,
     overrides: tuple[Override, ...] = (),
 ) -> QueueOutcome[Item]:  # fmt: skip
-    """Everything that a row says."""
+    """All effects of a row."""
     removed = snapshot.rules.removes(item.id, row)
     made: list[Change] = [*overrides]
     if removed:
@@ -269,7 +273,7 @@ def _transition(
 
 
 def _moved(snapshot: QueueSnapshot, row: Transition, item: Item, message: str, *, frees: bool) -> Item:
-    """The item after a row of its table, by itself."""
+    """The item after a row of its table, on its own."""
     crashed = row.also.has(Also.COUNT_CRASH)
     moved = replace(
         item,
@@ -294,7 +298,7 @@ def _freed(item: Item, **more: Any) -> Item:
 
 
 def _changed(changes: Changes, item: Item, at: datetime) -> Item:
-    """The item with what its consumer writes down."""
+    """The item with the values that its consumer updates."""
     if isinstance(item, Batch):
         report = changes.report
         return item if report is None else replace(item, report=replace(report, at=report.at or at))

@@ -1,1 +1,1 @@
-"""State tables: what one is, the rows of all of them, and how they are drawn and described."""
+"""State tables: their type, all their rows, and how they are drawn and described."""

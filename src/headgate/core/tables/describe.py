@@ -1,4 +1,4 @@
-"""The tables as documents: Markdown and JSON. What the docs show is what the code obeys."""
+"""The tables as documents: Markdown and JSON. The docs show exactly what the code executes."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from headgate.core.tables.machine import Machine
 Point = tuple[float, float]
 #: The control points of a curve: its start, two that bend it, its end.
 Curve = tuple[Point, Point, Point, Point]
-#: Pixels: a letter, a line of text, a state's box, and from one place to the next, across and down.
+#: Sizes in pixels: a letter, a line of text, a state's box, and the distance between boxes across and down.
 LETTER, LINE, BOX = 6.6, 16.0, 28.0
 ACROSS, DOWN, MARGIN = 190.0, 110.0, 24.0
-#: Where on its way an arrow's words may stand, the best first.
+#: Positions along an arrow for its label, the best first.
 PLACES = (0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82)
 STYLE = """
   rect.page { fill: #fff } rect.state { fill: #eef4fb; stroke: #2b5c8a } rect.end { fill: #f1f1f1; stroke: #777 }
@@ -34,7 +34,7 @@ HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A piece of the picture that nothing else should cover."""
+    """A rectangle that nothing else should cover."""
 
     left: float
     top: float
@@ -42,7 +42,7 @@ class Box:
     height: float
 
     def meets(self, other: Box) -> bool:
-        """Whether the two share a place."""
+        """Whether the two overlap."""
         return (
             self.left < other.left + other.width
             and other.left < self.left + self.width
@@ -52,7 +52,7 @@ class Box:
 
 
 def draw(machine: Machine, taken: Collection[str] | None = None) -> str:
-    """The picture. `taken`: names of rows that tests took, to be marked."""
+    """The picture. `taken`: names of rows that tests have executed, which are marked."""
     arrows = _arrows(machine, taken)
     placed = layout(list(machine.states), [edge for edge in arrows if edge[0] != edge[1]])
     boxes = {state: _box(placed, state) for state in machine.states}
@@ -93,7 +93,7 @@ def _box(placed: Layout, state: str) -> Box:
 
 
 def _way(placed: Layout, boxes: Mapping[str, Box], edge: Edge) -> Sequence[Curve]:
-    """Downwards from one state to a lower one; else out and back in at the right, around what is between."""
+    """Downwards from a state to a lower one; otherwise out and back in on the right, around the states between."""
     source, target = boxes[edge[0]], boxes[edge[1]]
     if target.top > source.top:
         passed = [_place(*bend) for bend in placed.bends.get(edge, ())]
@@ -114,7 +114,7 @@ def _around_right(source: Box, target: Box) -> Curve:
 def _words(
     arrows: Mapping[Edge, Sequence[str]], ways: Mapping[Edge, Sequence[Curve]], boxes: Mapping[str, Box]
 ) -> Iterator[tuple[Sequence[str], Box]]:
-    """The events of each arrow, where they cover neither a state nor other words, if there is such a place."""
+    """The events of each arrow, placed so that they cover neither a state nor other labels, if possible."""
     used = list(boxes.values())
     for edge, events in arrows.items():
         size = max(map(len, events)) * LETTER + 6, len(events) * LINE
@@ -129,7 +129,7 @@ def _around(middle: Point, width: float, height: float) -> Box:
 
 
 def _point(way: Sequence[Curve], place: float) -> Point:
-    """A point of a way, 0 being its beginning and 1 its end."""
+    """A point of a path, from 0 (its start) to 1 (its end)."""
     curve, within = way[min(int(place * len(way)), len(way) - 1)], place * len(way) % 1
     parts = ((1 - within) ** 3, 3 * within * (1 - within) ** 2, 3 * within**2 * (1 - within), within**3)
     return (

@@ -1,4 +1,4 @@
-"""A state table: rows of data, checked when they are made, from which everything else is derived."""
+"""A state table: rows of data, checked when they are created, from which everything else is derived."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Also(Flag):
     CLOSE_INCIDENT = auto()
 
     def has(self, others: Also) -> bool:
-        """Whether any of these effects is among them. (`in` and `&` of a Flag take ten times as long.)"""
+        """Whether these effects include any of the given ones. (`in` and `&` of a Flag take ten times as long.)"""
         return self._value_ & others._value_ != 0
 
     def words(self) -> str:
-        """The effects as text for people."""
+        """The effects as readable text."""
         names = [member.name.lower().replace("_", " ") for member in self if member.name]
         return ", ".join(names) or "nothing"
 
@@ -77,16 +77,16 @@ class Transition:
     also: Also
     #: One sentence for people.
     meaning: str
-    #: Which of several targets, where one event has more than one.
+    #: Which of several targets applies, where one event has more than one.
     when: str = ""
-    #: What must be true of other things as well; otherwise the event is refused.
+    #: A condition on other things; if it is not met, the event is refused.
     needs: str = ""
     #: The only spelling of the tree that has this row; empty: every one.
     only: str = ""
 
     @property
     def name(self) -> str:
-        """The row in a few words, for tests and docs."""
+        """A short name of the row, for tests and docs."""
         return f"{self.source} {self.event} {self.target}" + (f" ({self.when})" if self.when else "")
 
 
@@ -96,11 +96,11 @@ class Machine:
 
     #: The noun that moves through the states.
     name: str
-    #: The state that a thing is in before its first event.
+    #: The state of a thing before its first event.
     start: str
     #: All rows, in reading order.
     rows: tuple[Transition, ...]
-    #: States that no row leaves, in which a thing stays until another one goes and takes it along.
+    #: States that no row leaves, in which a thing stays until another one is removed with it.
     lasting: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class Machine:
 
     @cached_property
     def owned(self) -> tuple[str, ...]:
-        """States in which an owner acts on what exists, in reading order."""
+        """States in which an owner acts on an existing thing, in reading order."""
         found = (row.source for row in self.rows if row.by is By.OWNER and row.source != self.start)
         return tuple(dict.fromkeys(found))
 
@@ -127,7 +127,7 @@ class Machine:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """States in which a thing is gone: nothing leaves them."""
+        """States in which a thing no longer exists: no row leaves them."""
         left = {*(row.source for row in self.rows), *self.lasting}
         return tuple(state for state in self.states if state not in left)
 
@@ -137,7 +137,7 @@ class Machine:
         return tuple(dict.fromkeys(row.event for row in self.rows if Also.TELL_HISTORY in row.also))
 
     def allowed(self, state: str) -> tuple[str, ...]:
-        """The events that somebody may fire in a state; what the store does by itself is not among them."""
+        """The events that a caller may fire in a state; those that the store fires automatically are not included."""
         return tuple(dict.fromkeys(row.event for row in self.rows if row.source == state and row.by is not By.STORE))
 
     def find(self, state: str, event: str) -> tuple[Transition, ...]:
@@ -182,7 +182,7 @@ class Machine:
         reached = _closure(self.start, self.rows)
         lost = [state for state in self.states if state not in reached]
         if lost:
-            raise ValueError(f"{self.name}: nothing leads to {', '.join(lost)}")
+            raise ValueError(f"{self.name}: no row leads to {', '.join(lost)}")
 
 
 def spelt(spelling: str, rows: Iterable[Transition]) -> tuple[Transition, ...]:

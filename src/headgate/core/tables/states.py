@@ -20,9 +20,9 @@ LOCK = Machine(
         T("waiting",   "refuse",    "refused",   By.CLIENT,   A.LEAVE_QUEUE | A.COUNT_REFUSAL | A.TELL_HISTORY, "The wait time is over and another client still blocks it."),
         T("waiting",   "withdraw",  "withdrawn", By.CLIENT,   A.LEAVE_QUEUE,                  "The client was interrupted and leaves the queue."),
         T("waiting",   "lapse",     "withdrawn", By.STORE,    A.LEAVE_QUEUE,                  "The waiting process died and leaves the queue."),
-        T("shared",    "enter",     "shared",    By.CLIENT,   A.COUNT_HOLD | A.TELL_HISTORY,  "The same client reads once more (re-entrant)."),
+        T("shared",    "enter",     "shared",    By.CLIENT,   A.COUNT_HOLD | A.TELL_HISTORY,  "The same client reads again (re-entrant)."),
         T("shared",    "upgrade",   "exclusive", By.HOLDER,   A.NEW_TOKEN | A.TELL_HISTORY,   "The sole holder becomes a writer."),
-        T("exclusive", "enter",     "exclusive", By.CLIENT,   A.COUNT_HOLD | A.TELL_HISTORY,  "The same client reads or writes once more (re-entrant)."),
+        T("exclusive", "enter",     "exclusive", By.CLIENT,   A.COUNT_HOLD | A.TELL_HISTORY,  "The same client reads or writes again (re-entrant)."),
         T("exclusive", "downgrade", "shared",    By.HOLDER,   A.SERVE_QUEUE | A.TELL_HISTORY, "The writer becomes a reader; other readers may join."),
         T("shared",    "leave",     "shared",    By.HOLDER,   A.COUNT_HOLD | A.TELL_HISTORY,  "The client releases one of its holds."),
         T("exclusive", "leave",     "exclusive", By.HOLDER,   A.COUNT_HOLD | A.TELL_HISTORY,  "The client releases one of its holds."),
@@ -40,13 +40,13 @@ LOCK = Machine(
 #: What an interruption changes: the claim counts neither as an attempt nor as a failure.
 _INTERRUPT = A.COUNT_INTERRUPTION | A.RESTORE_ATTEMPT | A.CLEAR_INPUTS | A.TELL_HISTORY
 
-#: A failure after which nobody retries it.
+#: A failure after which the chunk is not retried.
 _FAIL_FOR_GOOD = A.COUNT_FAILURE | A.OPEN_INCIDENT | A.TELL_HISTORY
 
-#: A chunk, as the OUTPUT rows of its job say. Where one event has several targets, the first row whose `when` is true
-#: applies (core/ledger/rules.py). For a job that makes nothing the INPUT rows say it: with DONE instead of
-#: READY, and with no row instead of RESUBMIT. Whether a claim is possible at all is decided by the claim table, which
-#: looks at inputs, readers and locks too (core/ledger/claims.py).
+#: A chunk, according to the OUTPUT rows of its job. Where one event has several targets, the first row whose `when` is
+#: true applies (core/ledger/rules.py). For a job without outputs the INPUT rows count: with DONE instead of READY, and
+#: no row instead of RESUBMIT. Whether a claim is possible at all is decided by the claim table, which looks at inputs,
+#: readers and locks too (core/ledger/claims.py).
 CHUNK = Machine(
     name="chunk",
     start="absent",
@@ -59,7 +59,7 @@ CHUNK = Machine(
         T("absent",   "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "A worker starts it for the first time."),
         T("ERROR",    "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "Another attempt, while the retry policy allows it."),
         T("RESUBMIT", "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.TELL_HISTORY, "It is redone before all other chunks."),
-        T("READY",    "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.CLEAR_COUNTS | A.TELL_HISTORY, "A job that makes nothing does it once more.", when="it was done longer ago than recur"),
+        T("READY",    "claim",      "RUNNING",  By.CLIENT,   A.NEW_TOKEN | A.COUNT_ATTEMPT | A.CLEAR_COUNTS | A.TELL_HISTORY, "A job without outputs does it again.", when="it was done longer ago than recur"),
         T("RUNNING",  "success",    "READY",    By.WORKER,   A.CLOSE_INCIDENT | A.TELL_HISTORY,              "It succeeded: others may read it."),
         T("RUNNING",  "fail",       "ERROR",    By.WORKER,   A.COUNT_FAILURE | A.TELL_HISTORY,               "It failed and may be retried.", when="on_failure is rerun"),
         T("RUNNING",  "fail",       "ERROR",    By.WORKER,   _FAIL_FOR_GOOD,                                 "It failed and has used up its attempts.", when="on_failure is rerun, and max_attempts is reached"),
@@ -116,16 +116,16 @@ CHUNK = Machine(
     ),
 )  # fmt: skip
 
-#: What happens to an item whose owner died: the same in every state in which it may be taken.
+#: The rows for an item whose owner died: the same in every state in which it can be taken.
 _REAP = A.DROP_OWNER | A.COUNT_CRASH | A.TELL_HISTORY
 
 
 def _reaped(state: str, only: str = "") -> tuple[T, ...]:
-    """The rows of an item whose owner died in that state; an operator's release brings it back there."""
+    """The rows for an item whose owner died in that state; an operator's release returns it to that state."""
     return (
         T(state, "reap", state, By.STORE, _REAP, "Its worker died; another one retries it.", when="fewer than max_crashes workers crashed on it", only=only),
         T(state, "reap", "held", By.STORE, _REAP, "Its workers keep crashing; it waits for an operator.", when="max_crashes workers crashed on it", only=only),
-        *(() if state == "pending" else (T("held", "release", state, By.OPERATOR, A.TELL_HISTORY, "An operator lets it be retried in the state in which its workers crashed.", when=f"its workers crashed in {state}", needs="its collection is not held", only=only),)),
+        *(() if state == "pending" else (T("held", "release", state, By.OPERATOR, A.TELL_HISTORY, "An operator allows a retry in the state in which its workers crashed.", when=f"its workers crashed in {state}", needs="its collection is not held", only=only),)),
     )  # fmt: skip
 
 
@@ -145,7 +145,7 @@ _BATCH_ROWS = (
     T("update-reporting", "finish",        "completed",        By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "The depositor was notified: now all jobs are completed.", when="no job failed"),
     T("update-reporting", "finish",        "failed",           By.OWNER,    A.DROP_OWNER | A.TELL_HISTORY, "The depositor was notified of the remaining failures.", when="a job failed, or it has no jobs"),
     T("completed",        "clean",         "cleaned",          By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,   "Its retention time is over."),
-    T("deleted",          "clean",         "cleaned",          By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,   "What an operator deleted is removed.", only="mrt-zk"),
+    T("deleted",          "clean",         "cleaned",          By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,   "The deleted batch is removed.", only="mrt-zk"),
     *(row for state in ("pending", "reporting", "update-reporting") for row in _reaped(state)),
 )  # fmt: skip
 
@@ -183,7 +183,7 @@ _INGEST_JOB_ROWS = (
     T("failed",       "resume",  "notify",       By.OPERATOR, A.COUNT_RETRY | A.TELL_HISTORY,                "Retry the notification.", when="the last successful step was recording", needs="its batch is processing or failed"),
     T("failed",       "delete",  "deleted",      By.OPERATOR, A.DROP_ALL | A.TELL_HISTORY,                   "An operator deleted it; it will not be reported."),
     T("completed",    "clean",   "cleaned",      By.DAEMON,   A.DROP_ENTRY | A.TELL_HISTORY,                 "Its working folder is removed; its record is kept for the report.", only="design"),
-    T("deleted",      "clean",   "cleaned",      By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,                   "What an operator deleted is removed.", only="mrt-zk"),
+    T("deleted",      "clean",   "cleaned",      By.DAEMON,   A.DROP_ALL | A.TELL_HISTORY,                   "The deleted job is removed.", only="mrt-zk"),
     *(row for state in ("pending", "estimating", "provisioning", "downloading", "processing") for row in _reaped(state)),
     *_reaped("storing", only="mrt-zk"),
     *(row for state in ("recording", "notify") for row in _reaped(state)),
@@ -192,9 +192,9 @@ _INGEST_JOB_ROWS = (
 
 BATCH = Machine("batch", "new", spelt("design", _BATCH_ROWS))
 INGEST_JOB = Machine("ingest job", "new", spelt("design", _INGEST_JOB_ROWS))
-#: The same in the tree of Merritt's own library.
+#: The same for the tree of Merritt's own library.
 MERRITT_BATCH = Machine("batch", "new", spelt("mrt-zk", _BATCH_ROWS))
-#: There a completed job stays in the queue until its batch goes.
+#: There a completed job stays in the queue until its batch is removed.
 MERRITT_INGEST_JOB = Machine("ingest job", "new", spelt("mrt-zk", _INGEST_JOB_ROWS), lasting=("completed",))
 
 MACHINES = (LOCK, CHUNK, BATCH, INGEST_JOB)

@@ -1,4 +1,4 @@
-"""What the words of the tables mean to people, whatever they are the words of: pages and terminals show them alike."""
+"""The tone of each word in the tables: pages and terminals display them alike."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from enum import StrEnum
 
 
 class Tone(StrEnum):
-    """What a state, or an event that leads to it, means to people."""
+    """How a state, or an event that leads to it, is to be displayed."""
 
     OK = "ok"
-    #: Somebody works on it, or has it.
+    #: A worker has it.
     RUNNING = "running"
     FAILED = "failed"
     #: It waits for an operator.
@@ -24,7 +24,7 @@ class Tone(StrEnum):
     EXCLUSIVE = "exclusive"
 
 
-#: The tones of states and events. A word that is missing here is shown as an unknown one.
+#: The tones of states and events. A missing word is displayed like an unknown one.
 TONES: Mapping[str, Tone] = {
     **dict.fromkeys(("READY", "DONE", "completed", "cleaned", "released"), Tone.OK),
     **dict.fromkeys(("success", "publish", "finish", "release", "clear"), Tone.OK),

@@ -1,1 +1,1 @@
-"""Values as people write them and programs read them: names, times, sizes, words, JSON, and texts without secrets."""
+"""Values as people write them and programs read them: names, times, sizes, words, JSON, and text without secrets."""

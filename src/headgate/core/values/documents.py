@@ -1,4 +1,4 @@
-"""JSON and TOML from outside: read in one place, by one rule, so that no two readers see two documents."""
+"""Parsing of external JSON and TOML, in one place and by one rule, so that all readers see the same document."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections import Counter
 from json.encoder import encode_basestring
 from typing import Any
 
-#: Levels of lists and objects in one another.
+#: Maximum nesting depth of lists and objects.
 DEEPEST = 50
-#: Lists and objects, and values, of a document that a stranger sends: a byte or two of it can take a hundred in memory.
+#: Maximum number of lists and objects, and of values, in an untrusted document: a byte or two of it can take a hundred
+#: in memory.
 MOST_CONTAINERS = 500_000
 MOST_VALUES = 4_000_000
 
-#: Text as JSON has it. (Writing small JSON by hand is five times as fast as `json.dumps`.)
+#: A string in JSON syntax. (Building small JSON this way is five times as fast as `json.dumps`.)
 quoted = encode_basestring
 
 
 class DuplicateKey(ValueError):
-    """An object has a key twice: which of the values counts would depend on the reader."""
+    """An object has a duplicate key: which value counts would depend on the reader."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -27,15 +28,14 @@ class DuplicateKey(ValueError):
 
 
 def read_document(text: bytes | str) -> Any:
-    """A document that can be kept and answered again, or ValueError.
+    """A document that can be stored and returned unchanged, or ValueError.
 
-    It is in UTF-8, no object has a key twice, its numbers are finite, it has no halves of characters, and it is not
-    deeper than `DEEPEST`.
+    It must be in UTF-8, without duplicate keys, infinite numbers or lone surrogates, and no deeper than `DEEPEST`.
     """
     written = text if isinstance(text, str) else bytes(text).decode()
     try:
         found = _DECODER.decode(written)
-        if "\\u" in written:  # The only way to write half a character.
+        if "\\u" in written:  # The only way to write a lone surrogate.
             json.dumps(found, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -45,7 +45,7 @@ def read_document(text: bytes | str) -> Any:
 
 
 def read_foreign(text: bytes) -> Any:
-    """A document as `read_document` reads it, if it is not made to fill the memory; else ValueError."""
+    """A document as `read_document` reads it, unless it is built to exhaust the memory; then ValueError."""
     if text.count(b"[") + text.count(b"{") > MOST_CONTAINERS or text.count(b",") > MOST_VALUES:
         raise ValueError(f"it has more than {MOST_CONTAINERS:,} lists and objects, or {MOST_VALUES:,} values")
     return read_document(text)
@@ -53,7 +53,7 @@ def read_foreign(text: bytes) -> Any:
 
 def read_toml(text: bytes) -> dict[str, Any]:
     """The content of a TOML file, or ValueError with the reason."""
-    import tomllib  # Loaded where there is a file: the command starts faster without.
+    import tomllib  # Imported only when there is a file: the command starts faster without it.
 
     try:
         return tomllib.loads(text.decode())

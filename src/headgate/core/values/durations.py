@@ -8,14 +8,14 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 #: The longest duration that is accepted: a hundred years, in seconds.
 LONGEST = 100 * 365.25 * DAY
 _UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (1, "s"))
-#: Seconds in each unit that a length of time may be written in.
+#: Seconds in each unit of a length of time.
 WRITTEN_UNITS = {"": 1, "s": 1, "m": MINUTE, "h": HOUR, "d": DAY}
-#: Each digit can be read in one way only: otherwise the time grows with the square of their number.
+#: Each digit can be matched in one way only: otherwise the time grows with the square of their number.
 _WRITTEN = re.compile(r"(?P<number>-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)\s*(?P<unit>[smhd]?)")
 
 
 def parse_duration(text: str) -> float:
-    """The seconds that a text such as 30, 30s, 10m, 2h or 1d names. ValueError with the reason otherwise."""
+    """The seconds of a text such as 30, 30s, 10m, 2h or 1d. ValueError with the reason otherwise."""
     found = _WRITTEN.fullmatch(text.strip())
     if found is None:
         raise ValueError("is not a duration; write 30, 30s, 10m, 2h or 1d")
@@ -23,7 +23,7 @@ def parse_duration(text: str) -> float:
 
 
 def in_words(seconds: float) -> str:
-    """59 min 47 s; 2 h; 0.5 s: the two greatest units, rounded to the smaller one."""
+    """59 min 47 s; 2 h; 0.5 s: the two largest units, rounded to the smaller one."""
     if 0 < seconds < 1:
         return f"{round(seconds, 1):g} s"
     step = HOUR if seconds >= DAY else MINUTE if seconds >= HOUR else 1

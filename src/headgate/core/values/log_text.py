@@ -1,7 +1,7 @@
-"""Output of commands as text that is safe to keep and to show: readable, without secrets, and no longer than a limit.
+"""Output of commands as text that is safe to store and display: readable, without secrets, and limited in length.
 
-A secret may be cut where the kept end of the output begins, or where the last write ended. So what stands at the
-beginning is dropped up to the first whole line, and a line that is still being written is left out.
+A secret may be cut in two where the kept end of the output begins, or where the last write ended. Therefore everything
+before the first whole line is dropped, and a line that is still being written is left out.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from headgate.core.values.redaction import MASKED, hide_parts, redact, secret_parts
 from headgate.core.values.visible import visible
 
-#: Characters in which the first whole line is looked for; longer lines are cut behind them.
+#: Number of characters searched for the first whole line; longer lines are cut after them.
 HEAD = 8192
-#: The beginning of a secret at the end of a text is masked from this length on.
+#: The minimum length of a secret's beginning, at the end of a text, that is masked.
 SHORTEST_BEGINNING = 4
-#: Shorter secrets are looked for as they are, and in no other form.
+#: Shorter secrets are searched for unencoded only.
 SHORTEST_CODED = 4
-#: Base64 of fewer characters is not looked for amid other base64.
+#: The minimum length of base64 that is searched for inside other base64.
 SHORTEST_INNER = 8
-#: Most characters of a line that stands for a whole log.
+#: Maximum length of a line that represents a whole log.
 LONGEST_LINE = 500
-#: The last characters of an earlier text by which its end is found in a later one.
+#: Number of characters at the end of an earlier text by which its end is found in a later one.
 SEAM = 2000
 
-#: What a terminal obeys and does not show: colours, cursor moves, titles. Bounded, so that any text takes time in
-#: proportion to its length.
+#: Sequences that a terminal obeys and does not show: colours, cursor moves, titles. Repetitions are bounded, so that
+#: the time is proportional to the length of the text.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\|\x9c)"
@@ -55,13 +55,13 @@ class KeptEnd:
 
     #: Readable, and without secrets.
     text: str
-    #: Whether something before it was left out.
+    #: Whether its beginning was cut off.
     cut: bool
 
 
 def readable(text: str) -> str:
-    r"""The text as a terminal would show it, as far as that is text: escape sequences are removed, the returns of
-    progress bars end lines, and other control characters are written out as `\x07`.
+    r"""The text as a terminal would show it: escape sequences are removed, the carriage returns of progress bars end
+    lines, and other control characters are written as `\x07`.
     """
     if text.isprintable():
         return text
@@ -122,16 +122,16 @@ def _base64(secret: bytes) -> Iterator[str]:
 
 
 def margin(forms: Sequence[str]) -> int:
-    """Bytes before the end that have to be known to keep that end: what is cut there is dropped."""
+    """Number of bytes before the end that must be known to keep that end: a truncated beginning is dropped."""
     return 4 * max([HEAD, *map(len, forms)])
 
 
 def keep_end(raw: bytes, limit: int, forms: Sequence[str], *, whole: bool, ended: bool) -> KeptEnd:
     """The end of an output, of at most `limit` bytes.
 
-    :param raw: What is known of it: all of it if `whole`, otherwise at least `limit` and `margin(forms)` bytes.
-    :param forms: The secrets that are masked, as `secret_forms` lists them.
-    :param ended: No more will follow. Otherwise the last line is left out unless it has ended.
+    :param raw: The known part of it: everything if `whole`, otherwise at least `limit` and `margin(forms)` bytes.
+    :param forms: The secrets to mask, as listed by `secret_forms`.
+    :param ended: True if the output is complete. Otherwise the last line is left out unless it has ended.
     """
     text = readable(raw.decode(errors="replace"))
     if not whole:
@@ -144,13 +144,13 @@ def keep_end(raw: bytes, limit: int, forms: Sequence[str], *, whole: bool, ended
 
 
 def last_line(text: str) -> str:
-    """The last line that is not blank, on one line and not too long."""
+    """The last line that is not blank, as one line of limited length."""
     line = next((line.strip() for line in reversed(text.split("\n")) if line.strip()), "")
     return line.replace("\t", " ")[:LONGEST_LINE]
 
 
 def added(before: str, now: str) -> str | None:
-    """What a log has more than when it was read before; None: it is not known, since too much was written between."""
+    """The part of a log that is new since it was last read; None: unknown, because too much was written in between."""
     if now.startswith(before):
         return now[len(before) :]
     seam = before[-SEAM:]
@@ -159,7 +159,7 @@ def added(before: str, now: str) -> str | None:
 
 
 def _without_head(text: str, forms: Sequence[str]) -> str:
-    """Drop what may be the rest of a secret: the line that the text begins in, or if it is long as much as a secret."""
+    """Drop the possible rest of a secret: the line that the text begins in, or in a long one the length of a secret."""
     line_end = text.find("\n", 0, HEAD)
     text = text[line_end + 1 :] if line_end >= 0 else text[max([HEAD, *map(len, forms)]) :]
     key_end = _KEY_ENDS.search(text)
@@ -169,7 +169,7 @@ def _without_head(text: str, forms: Sequence[str]) -> str:
 
 
 def _without_beginning(text: str, forms: Sequence[str]) -> str:
-    """Mask the beginning of a secret that the text ends with: the command was stopped amid the write."""
+    """Mask the beginning of a secret at the end of the text: the command was stopped in the middle of a write."""
     for form in forms:
         for length in range(min(len(form) - 1, len(text)), SHORTEST_BEGINNING - 1, -1):
             if text.endswith(form[:length]):
@@ -178,7 +178,7 @@ def _without_beginning(text: str, forms: Sequence[str]) -> str:
 
 
 def last_bytes(text: str, limit: int) -> str:
-    """The end of a text within this many bytes, from the beginning of a line if there is one."""
+    """The end of a text within this many bytes, from the start of a line if there is one."""
     data = text.encode(errors="replace")
     if len(data) <= limit:
         return text

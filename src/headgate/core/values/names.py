@@ -1,4 +1,4 @@
-"""What a name may look like: clients, resources, and later datasets, jobs and profiles."""
+"""Valid names of clients, resources, datasets, jobs and profiles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.core.values.redaction import redact
 NAME_LENGTH = 255
 RESOURCE_LENGTH = 2048
 NOTE_LENGTH = 1000
-#: Resources that one lock request may name, unless set otherwise: each is held still while all are decided.
+#: Resources that one lock request may name, unless set otherwise: all are locked during the decision.
 RESOURCE_LIMIT = 1000
 REQUEST_ID_LENGTH = 200
 
@@ -22,17 +22,17 @@ def check_name(what: str, value: object) -> str:
 
 
 def check_resource(value: object) -> str:
-    """A resource: any printable text up to 2,048 characters, taken exactly as it is written."""
+    """A resource: any printable text up to 2,048 characters, used exactly as written."""
     return _check_text("resource", value, RESOURCE_LENGTH)
 
 
 def check_reason(value: object) -> str:
-    """Why an operator acts: required, and kept in the history, without secrets."""
+    """An operator's reason: required, and recorded in the history without secrets."""
     return redact(_check_text("reason", value, NOTE_LENGTH))
 
 
 def check_note(what: str, value: object) -> str:
-    """A remark that may be empty, and is kept without secrets."""
+    """An optional remark, stored without secrets."""
     return "" if value in (None, "") else redact(_check_text(what, value, NOTE_LENGTH))
 
 

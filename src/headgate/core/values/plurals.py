@@ -1,4 +1,4 @@
-"""Numbers with their nouns: 1 failure, 2 failures."""
+"""Counted nouns: 1 failure, 2 failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the texts of settings are read as numbers and lengths of time."""
+"""Parsing of settings that are numbers or lengths of time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from headgate.core.values.durations import LONGEST, parse_duration
 
-#: What is kept this long is never removed; nothing is kept for less than a day.
+#: The retention time of everything that is never removed; the minimum otherwise is a day.
 FOREVER, SHORTEST_KEEP = "forever", 86_400.0
 
 
@@ -44,7 +44,7 @@ def parse_span(text: str) -> float:
 
 
 def parse_keep(text: str) -> float | None:
-    """How long something is kept, in seconds; None: forever. ValueError when that is less than a day."""
+    """A retention time, in seconds; None: forever. ValueError when it is less than a day."""
     if text == FOREVER:
         return None
     seconds = parse_span(text)

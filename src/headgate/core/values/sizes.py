@@ -1,4 +1,4 @@
-"""Sizes as people write them: 512 MiB, 10GB. Programs are given bytes."""
+"""Sizes such as 512 MiB or 10GB. Programs use bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE]\+?[0-9]{1,2})?)\s*(?P
 
 
 def parse_size(text: str) -> int:
-    """The number of bytes that a text names, rounded to whole bytes. ValueError with the reason otherwise."""
+    """The number of bytes in a text, rounded to whole bytes. ValueError with the reason otherwise."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or found["unit"].lower() not in UNITS:
         raise ValueError("is not a size; write a number of bytes, or a number with a unit such as 512 MiB or 10GB")

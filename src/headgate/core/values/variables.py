@@ -1,8 +1,8 @@
-"""Environment variables: which ones a job's definition may set on a worker, and which ones a handler's command gets.
+"""Environment variables: which ones a job's definition may set for a worker, and which ones a handler's command gets.
 
-Some variables make programs run code: PATH, LD_PRELOAD, BASH_ENV, PYTHONPATH, GIT_SSH_COMMAND, and every year others.
-No list of them is ever complete, so the rule lists what is allowed: names with a prefix that no program reads for
-itself, and names that the owner of the worker adds.
+Some variables make programs run code: PATH, LD_PRELOAD, BASH_ENV, PYTHONPATH, GIT_SSH_COMMAND, and more every year. A
+list of them is never complete, so the rule lists what is allowed: a prefix that no program reads for itself, and names
+that the owner of the worker adds.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from headgate.core.errors import BadValue
 
-#: What the names of a job's variables begin with.
+#: The prefix of a job's variables.
 JOB_PREFIX = "PARAM_"
-#: What the names of Headgate's own variables begin with; a job never sets one.
+#: The prefix of Headgate's own variables; a job never sets one.
 OWN_PREFIX = "HEADGATE_"
 #: The setting by which the owner of a worker allows more names.
 JOB_SETTING = "job_variables"
-#: What the command of `daemon --exec` is given of the daemon's environment, unless a setting adds to it.
+#: The part of the daemon's environment that the command of `daemon --exec` gets, unless a setting adds to it.
 COMMAND_VARIABLES = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",
     "SSL_CERT_FILE", "SSL_CERT_DIR",
@@ -37,7 +37,7 @@ class NamePatterns:
 
     @classmethod
     def of(cls, patterns: Iterable[str]) -> NamePatterns:
-        """From NAME or PREFIX_*, each. ValueError for anything else."""
+        """From a list of NAME or PREFIX_*. ValueError for anything else."""
         given = list(patterns)
         for each in given:
             if not _PATTERN.fullmatch(each):
@@ -49,17 +49,17 @@ class NamePatterns:
         return name in self.names or name.startswith(self.prefixes)
 
 
-#: Nothing beside the prefix.
+#: Only the prefix.
 NO_MORE = NamePatterns()
 
 
 def parse_patterns(text: str) -> NamePatterns:
-    """Patterns separated by commas or blanks. ValueError for what is none."""
+    """Patterns separated by commas or blanks. ValueError for an invalid one."""
     return NamePatterns.of(text.replace(",", " ").split())
 
 
 def check_job_variables(variables: Mapping[str, str], more: NamePatterns, where: str) -> None:
-    """Raise BadValue unless a job may set all of these; `more`: what is allowed beside PARAM_…; `where`: by whom."""
+    """Raise BadValue unless a job may set all of these; `more`: names allowed beside PARAM_…; `where`: by whom."""
     for name in variables:
         if not _NAME.fullmatch(name) or name.startswith(OWN_PREFIX):
             why = "is not a name that a job may set: capitals, digits and _, beginning with " + JOB_PREFIX

@@ -1,19 +1,19 @@
-"""Characters that a terminal obeys, or that hide what a text says: shown as what they are.
+"""Characters that control a terminal or disguise a text are displayed as escapes.
 
-Names and messages come from stores, servers and files that others write. An escape sequence in one could move the
-cursor, change the window's title or what a paste does; a bidi control could make a name read as another.
+Names and messages come from stores, servers and files written by others. An escape sequence in one could move the
+cursor, or change the window's title or what a paste does; a bidi control could make a name look like another.
 """
 
 from __future__ import annotations
 
-#: Blanks that divide lines for some readers.
+#: Blanks that some readers treat as line ends.
 _SEPARATORS = "\x85\u2028\u2029"
 
 
 def visible(text: str, *, lines: bool = True) -> str:
     r"""The text with every control, format and unassigned character written out: `\x1b`, `\u202e`.
 
-    `lines`: line ends and tabs stay as they are. Blanks of any width do.
+    `lines`: keep line ends and tabs. Blanks of any width are kept.
     """
     if text.isprintable():
         return text
@@ -22,7 +22,7 @@ def visible(text: str, *, lines: bool = True) -> str:
 
 
 def visible_json(text: str) -> str:
-    r"""JSON that says the same, in which such characters are written as `\u202e`; line ends between values stay."""
+    r"""Equivalent JSON with such characters written as `\u202e`; line ends between values stay."""
     if text.isprintable():
         return text
     return "".join(each if _is_plain(each) or each == "\n" else _json_escaped(each) for each in text)

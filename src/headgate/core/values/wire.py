@@ -1,4 +1,4 @@
-"""Values as JSON has them, and back: what goes over the wire is the domain's own nouns."""
+"""Conversion of values to JSON and back: the wire carries the domain's own nouns."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from functools import cache
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
-#: Marks a field of a dataclass that says something about this process alone: it is not written.
+#: Marks a dataclass field that only concerns this process, and is not serialised.
 INTERNAL: Mapping[str, bool] = {"internal": True}
 _writers: dict[type, Callable[[Any], Any]] = {}
 
 
 def plain(value: Any) -> Any:
-    """The value in JSON's own types; times in RFC 3339, UTC."""
+    """The value in JSON types; times in RFC 3339, UTC."""
     kind = type(value)
-    if kind not in _writers:  # Found once: every answer is full of them.
+    if kind not in _writers:  # Cached, since every answer contains many of them.
         _writers[kind] = _writer(kind)
     return _writers[kind](value)
 
 
 def _writer(kind: type) -> Callable[[Any], Any]:
-    """What makes values of this type plain."""
+    """The function that converts values of this type."""
     if is_dataclass(kind):
         names = [each.name for each in fields(kind) if not each.metadata.get("internal")]
         return lambda value: {name: plain(getattr(value, name)) for name in names}
@@ -50,13 +50,13 @@ def rfc3339(moment: datetime) -> str:
 
 
 def parse(shape: Any, value: Any) -> Any:
-    """The value that `plain` made of one of this shape: a dataclass, a number, text, or something made of them."""
+    """The value from which `plain` made this, given its shape: a dataclass, a number, text, or a composite of them."""
     return _reader(shape)(value)
 
 
 @cache
 def _reader(shape: Any) -> Callable[[Any], Any]:
-    """What reads values of this shape; found once, since lists are full of them."""
+    """The function that reads values of this shape; cached, since lists contain many of them."""
     origin, parts = get_origin(shape), get_args(shape)
     if origin is Annotated:
         return _reader(parts[0])
@@ -79,7 +79,7 @@ def _reader_or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _reader_of_several(kinds: Sequence[Any]) -> Callable[[Any], Any]:
-    """Of several dataclasses, the one that most fields of the document belong to; JSON's own types as they are."""
+    """Of several dataclasses, the one that has most fields of the document; JSON types are unchanged."""
     if not all(is_dataclass(kind) for kind in kinds):
         return _as_it_is
     names = {kind: {each.name for each in fields(kind)} for kind in kinds}
@@ -100,7 +100,7 @@ def _dataclass_reader(kind: Any) -> Callable[[Any], Any]:
     readers: dict[str, Callable[[Any], Any]] = {}
 
     def read(value: Any) -> Any:
-        if not readers:  # When it is first needed: a shape may contain itself.
+        if not readers:  # Built on first use, because a shape may contain itself.
             hints = get_type_hints(kind)
             readers.update({each.name: _reader(hints[each.name]) for each in fields(kind)})
         return kind(**{name: readers[name](each) for name, each in value.items() if name in readers})

@@ -1,4 +1,4 @@
-"""Words and names that callers type: which are known, and which one was meant."""
+"""Words and names that callers type: the known ones, and the one that was probably meant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.core.errors import BadValue
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant, in any case; empty when none is near."""
+    """The known word that was probably meant, in any case; empty if none is similar."""
     from difflib import get_close_matches
 
     by_lower = {each.lower(): each for each in known}
@@ -17,7 +17,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def suggestion(word: str, known: Sequence[str], most: int | None = None) -> str:
-    """What to write instead of an unknown word: the nearest known one, else `most` of those there are, or all."""
+    """Advice for an unknown word: the nearest known one, or up to `most` of the known ones, or all."""
     near = nearest(word, known)
     if near:
         return f"did you mean {near!r}?"
@@ -26,12 +26,12 @@ def suggestion(word: str, known: Sequence[str], most: int | None = None) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """The same with a capital letter."""
+    """The text with a capital letter."""
     return text[:1].upper() + text[1:]
 
 
 def check_word(what: str, value: object, words: Sequence[str]) -> str:
-    """One of some words. BadValue lists them and names the nearest."""
+    """One of some words. BadValue lists them and suggests the nearest."""
     if isinstance(value, str) and value in words:
         return value
     raise unknown_word(what, value, words)

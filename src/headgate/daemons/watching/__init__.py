@@ -1,1 +1,1 @@
-"""Watchers: `places` lists folders and prefixes of buckets, `watcher` publishes what is complete there."""
+"""Watchers: `places` lists folders and prefixes of buckets; `watcher` publishes complete chunks."""

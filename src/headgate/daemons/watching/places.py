@@ -1,7 +1,7 @@
-"""Where files arrive: folders, and prefixes of buckets. Looking changes nothing there.
+"""The places where files arrive: folders, and prefixes of buckets. Listing changes nothing there.
 
-Folders are polled: the kernel reports no changes that other machines make on a network file system, and reports get
-lost when many come at once, so the whole folder would have to be looked through all the same.
+Folders are polled: the kernel does not report changes made by other machines on a network file system, and loses
+reports when many come at once, so the whole folder would have to be scanned anyway.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import S3Store
 
-#: The time of a request to a bucket, and how often it is sent again.
+#: The timeout of a request to a bucket, and the number of attempts.
 ANSWER_SECONDS, CONNECT_SECONDS, MOST_RETRIES = 30, 10, 2
-#: Objects that a bucket lists at a time, and files after which the watcher may renew its lease.
+#: Number of objects that a bucket lists at a time, and of files after which the watcher may renew its lease.
 PAGE = 1000
 #: What the client says of a key that it cannot read.
 UNREADABLE_KEY = "invalid path"
 
 
 class Found(NamedTuple):
-    """What is there now."""
+    """The current content."""
 
     #: Every file by its name.
     files: dict[str, FileMark]
-    #: Why some could not be looked at; empty: all were.
+    #: Why some could not be read; empty: all were.
     problem: str = ""
 
 
@@ -44,10 +44,10 @@ class WatchedPlace(Protocol):
     """Where files arrive."""
 
     def find(self, pause: Callable[[], None]) -> Found:
-        """Every file. `pause` is called now and then. ServiceUnavailable when the place cannot be listed."""
+        """Every file. `pause` is called occasionally. ServiceUnavailable when the place cannot be listed."""
 
     def is_unchanged(self, marks: Sequence[FileMark]) -> bool:
-        """Whether these files are still as they were found."""
+        """Whether these files are unchanged since they were listed."""
 
 
 def place_of(watch: FileWatch) -> WatchedPlace:
@@ -56,11 +56,11 @@ def place_of(watch: FileWatch) -> WatchedPlace:
 
 
 class FolderPlace:
-    """A folder, and as many levels below it as the pattern has."""
+    """A folder, with as many levels below it as the pattern has."""
 
     def __init__(self, folder: Path, depth: int) -> None:
         self._folder, self._depth = folder, depth
-        #: What could not be looked at, this time.
+        #: The paths that could not be read this time.
         self._unread: list[str] = []
 
     def find(self, pause: Callable[[], None]) -> Found:
@@ -78,7 +78,7 @@ class FolderPlace:
         return all(self._now(mark.name) == mark for mark in marks)
 
     def _walk(self, folder: str, above: str, depth: int) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Files below a folder, which has to be there itself; folders below it may vanish, or be unreadable."""
+        """Files below a folder, which itself has to exist; folders below it may vanish, or be unreadable."""
         try:
             with os.scandir(folder) as entries:
                 listed = list(entries)
@@ -97,7 +97,7 @@ class FolderPlace:
                 yield from self._walk(entry.path, f"{above}{entry.name}/", depth - 1)
 
     def _mark_of(self, name: str, entry: os.DirEntry[str]) -> FileMark | None:
-        """What a file looks like; None if it is not a file, has vanished, or cannot be read."""
+        """The properties of a file; None if it is not a file, has vanished, or cannot be read."""
         try:
             return _mark(name, _stat(entry))
         except FileNotFoundError:
@@ -107,11 +107,11 @@ class FolderPlace:
             return None
 
     def _now(self, name: str) -> FileMark | None:
-        """A file as it is now. A network file system asks its server again when a file is opened."""
+        """The current properties of a file. A network file system asks its server again when a file is opened."""
         path = self._folder / name
         try:
             number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except PermissionError:  # Workers may have other rights.
+        except PermissionError:  # Workers may have other permissions.
             with suppress(OSError):
                 return _mark(name, path.stat())
             return None
@@ -124,7 +124,7 @@ class FolderPlace:
 
 
 class BucketPlace:
-    """A prefix of a bucket, with the credentials and the endpoint of the environment."""
+    """A prefix of a bucket, with the credentials and the endpoint from the environment."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -1,7 +1,8 @@
-"""One watcher: looks at where the files of a dataset arrive, and publishes each chunk when its files are complete.
+"""One watcher: polls the place where the files of a dataset arrive, and publishes each chunk when its files are
+complete.
 
-What was counted is in the store, written in the transaction that publishes. A watcher that dies leaves nothing else:
-the next one reads what was counted, and looks for as long as a file has to be unchanged before it counts one.
+Counted files are recorded in the store, in the transaction that publishes. A watcher that dies leaves nothing else: the
+next one reads the recorded files, and polls for as long as a file has to be unchanged before it counts one.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from headgate.service.leases.clock import steady
 from headgate.service.ledger.watches import Watches
 from headgate.telemetry import event
 
-#: Chunks that are published in one transaction.
+#: Number of chunks that are published in one transaction.
 PORTION = 200
 #: A lease is renewed after this part of it.
 RENEWED_AFTER = 0.25
-#: A pause lasts at least this many times the CPU time of the look before it, and this many times its length: a watcher
-#: takes a tenth of a core at most, and leaves a slow file server alone for most of the time.
+#: A pause lasts at least this many times the CPU time of the poll before it, and this many times its length: a watcher
+#: uses at most a tenth of a core, and leaves a slow file server idle most of the time.
 REST_OF_CPU, REST_OF_WAIT = 10.0, 2.0
-#: How often it is asked, in the time between two looks, whether it is time for one.
+#: How often it checks, between two polls, whether the next one is due.
 ASKED = 4
 CHANGED = (Landing.NOTED, Landing.REDONE, Landing.IGNORED)
 
@@ -51,37 +52,37 @@ class FileWatcher:
         self._token: int | None = None
         self._renewed = 0.0
         self._looked: float | None = None
-        #: Seconds between two scans: more where a scan of many files takes long.
+        #: Seconds between two polls: more if a poll of many files takes long.
         self._pause = watch.every
         self._counted: dict[str, FileMark] = {}
-        #: Files that were not counted, and since when each has been as it is.
+        #: Files that were not counted, and since when each has been unchanged.
         self._seen: dict[str, tuple[FileMark, float]] = {}
         self._unsettled: Sequence[FileMark] = ()
         #: Files that do not count yet.
         self.waiting = 0
-        #: What keeps it from its work; empty: nothing.
+        #: The problem that prevents it from working; empty: none.
         self.problem = ""
         #: Why the last look saw nothing at all; None: it did.
         self.failure: HeadgateError | None = None
         #: How many chunks had other content than before, since it began.
         self.changed = 0
-        #: The worker that watches instead; empty: this one does, or has not asked yet.
+        #: The worker that watches instead; empty: this one does, or has not tried yet.
         self.other = ""
 
     @property
     def rounds(self) -> Rounds:
-        """What it does again and again."""
+        """Its repeated task."""
         pause = min(self.watch.every / ASKED, self._lease * RENEWED_AFTER)
         return Rounds(f"watch {self.watch.dataset}", self.act, pause, done_word="published")
 
     def act(self) -> int:
-        """Look if it is time to, and renew the lease. Returns how many chunks were published."""
+        """Poll if that is due, and renew the lease. Returns the number of published chunks."""
         if not self._hold_turn() or (self._looked is not None and self._clock() < self._looked + self._pause):
             return 0
         return self.look()
 
     def look(self) -> int:
-        """Look once, unless another worker watches. Returns how many chunks were published."""
+        """Poll once, unless another worker watches. Returns the number of published chunks."""
         if self._token is None and not self._hold_turn():
             return 0
         problem, waiting, published, self.failure = "", 0, 0, None
@@ -107,17 +108,17 @@ class FileWatcher:
         return published
 
     def _rest(self, took: float, worked: float) -> None:
-        """Pause according to the look. What was published since then is no reason to wait."""
+        """Pause according to the length of the poll. The time for publishing does not count."""
         self._pause = max(self.watch.every, REST_OF_WAIT * took, REST_OF_CPU * worked)
 
     @property
     def settling(self) -> float | None:
-        """Seconds until the next file may count; None: none changes any more."""
+        """Seconds until the next file may count; None: no file is still changing."""
         ends = [self._seen[each.name][1] + self.watch.settle for each in self._unsettled if each.name in self._seen]
         return max(min(ends) - self._clock(), 0.0) if ends else None
 
     def stop(self) -> None:
-        """Let another worker watch at once; if the store is away, when the lease has expired."""
+        """Let another worker watch at once, or if the store is unavailable when the lease expires."""
         if self._token is not None:
             with suppress(HeadgateError):
                 self._watches.end_turn(self.watch.dataset, self._worker, self._token)
@@ -126,7 +127,7 @@ class FileWatcher:
     # ---------------------------------------------------------------- turns
 
     def _hold_turn(self) -> bool:
-        """Whether it is this worker's turn, after renewing it where that is due."""
+        """Whether it is this worker's turn, after renewing it if that is due."""
         self._keep_turn(now=self._token is None)
         return self._token is not None
 
@@ -149,7 +150,7 @@ class FileWatcher:
         self.other = turn.worker if turn.token is None else ""
 
     def _begin(self) -> None:
-        """Learn what was counted. Files of another data id, by an earlier pattern, are new."""
+        """Read the recorded files. Files that belonged to another data id, by an earlier pattern, are new."""
         self._looked, self._seen = None, {}
         self._counted = {each.mark.name: each.mark for each in self._watches.counted(self.watch.dataset)
                          if _dataid(self.watch, each.mark.name) in (each.dataid, None)}  # fmt: skip
@@ -178,7 +179,7 @@ class FileWatcher:
         return known is None or known.differs(mark)
 
     def _land(self, parcels: Sequence[Parcel]) -> tuple[int, str]:
-        """Publish what is still as it was found. Returns how many chunks, and why one was refused."""
+        """Publish what is unchanged since it was listed. Returns the number of chunks, and why one was refused."""
         published, refused = 0, ""
         for portion in _portions(parcels):
             still = [each for each in portion if self._place.is_unchanged(each.files)]

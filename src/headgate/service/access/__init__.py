@@ -1,1 +1,1 @@
-"""Callers: API tokens, browser sessions, identities, and what a limited caller sees."""
+"""Callers: API tokens, browser sessions, identities, and the view of a limited caller."""

@@ -1,4 +1,4 @@
-"""How a caller names itself: host, process, batch job, and a mark that tells two processes with one id apart."""
+"""How a caller identifies itself: host, process, batch job, and a mark that distinguishes two processes with one id."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from headgate.core.ledger.model import Asker
 from headgate.core.values.names import check_name, check_request_id
 from headgate.service.checks import check_positive_lease
 
-#: Ids of requests that are drawn at a time.
+#: Number of request ids that are generated at a time.
 DRAWN = 64
 _owners: dict[int, str] = {}
-#: Ids that were drawn and not used, by process: a forked child draws its own.
+#: Generated, unused ids, by process: a forked child generates its own.
 _noise: dict[int, list[str]] = {}
 
 
 def owner() -> str:
-    """This process, in words. A forked child is another process."""
+    """The current process, in words. A forked child is another process."""
     pid = os.getpid()
     if pid not in _owners:
         _owners[pid] = describe_process(pid, os.urandom(3).hex(), os.environ)
@@ -36,18 +36,18 @@ def describe_process(pid: int, mark: str, environment: Mapping[str, str]) -> str
 
 
 def new_request_id() -> str:
-    """A fresh id for one request, that nobody guesses."""
+    """A new random id for one request."""
     noise = _noise.setdefault(os.getpid(), [])
     while True:
         try:
             return noise.pop()
-        except IndexError:  # One call to the system for many: each lets another thread go first.
+        except IndexError:  # One system call for many: each lets another thread run first.
             drawn = base64.urlsafe_b64encode(os.urandom(12 * DRAWN)).decode()
             noise.extend(drawn[at : at + 16] for at in range(0, len(drawn), 16))
 
 
 def asker_for(worker: str | None, lease: object, request_id: str | None, *, outlives: bool = False) -> Asker:
-    """The caller that asks for work: this process unless a worker is named. With a given id it may be a repeat."""
+    """The caller that requests work: this process unless a worker is named. A given id may mean a repeat."""
     return Asker(
         owner() if worker is None else check_name("worker", worker),
         check_positive_lease(lease),
@@ -58,5 +58,5 @@ def asker_for(worker: str | None, lease: object, request_id: str | None, *, outl
 
 
 def actor(by: str | None) -> str:
-    """The name of the caller: this process unless one is given."""
+    """The name of the caller: this process by default."""
     return owner() if by is None else check_name("by", by)

@@ -1,6 +1,6 @@
-"""A store as a caller sees it whose `read` is limited: lists leave out the rest, and what has another name is unknown.
+"""A store as seen by a caller with a limited `read`: lists leave out the rest, and other names are unknown.
 
-Whatever is not written down here is refused, so a port that gets a new method shows nothing of it by itself.
+Everything that is not listed here is refused, so a new method of a port reveals nothing automatically.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
     from headgate.stores.ports.history import HistoryKeeper, HistorySource
 
 T = TypeVar("T")
-#: As many entries are asked for at once, and looked through for one answer at most.
+#: Number of entries that are requested at once, and the maximum number scanned for one answer.
 PORTION, MOST_LOOKED_AT = 1000, 100_000
-#: Items that are counted by state.
+#: Number of items that are counted by state.
 MOST_COUNTED = 1000
-#: The reason of a late chunk, to a caller who may not see where it begins.
+#: The reason of a late chunk, for a caller that must not see its origin.
 UPSTREAM = "something that it is made from is missing"
 
 
 class _Narrowed:
-    """Refuses every method of its port that is not written down."""
+    """Refuses every method of its port that is not defined."""
 
     port: type
 
@@ -69,7 +69,7 @@ def _refusal() -> NotAllowed:
 
 
 class NarrowedStore:
-    """The root of a store, with what such a caller sees of it."""
+    """The root of a store, with the parts visible to such a caller."""
 
     tokens, sessions, repeats, epochs, outages, keeper, logs = None, None, None, None, None, None, None
 
@@ -103,7 +103,7 @@ class NarrowedStore:
         return ()
 
     def ping(self) -> None:
-        """Ask for the shortest answer there is."""
+        """Send the shortest possible query."""
         self._store.ping()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class NarrowedStore:
 
 
 class NarrowedLocks(_Narrowed):
-    """Locks on resources that may be seen."""
+    """Locks on visible resources."""
 
     port = LockStore
 
@@ -142,7 +142,7 @@ class NarrowedLocks(_Narrowed):
 
 
 class NarrowedWatches(_Narrowed):
-    """The watchers of datasets that may be seen."""
+    """The watchers of visible datasets."""
 
     port = WatchStore
 
@@ -155,7 +155,7 @@ class NarrowedWatches(_Narrowed):
 
 
 class NarrowedLedger(_Narrowed):
-    """Datasets that may be seen, their chunks, and jobs that use no others."""
+    """Visible datasets, their chunks, and jobs that use no others."""
 
     port = LedgerStore
 
@@ -182,7 +182,7 @@ class NarrowedLedger(_Narrowed):
         return _one("job", job, self._store.job, lambda found: self._sight.job(found[0]))
 
     def rows(self, which: RowFilter) -> Sequence[Row]:
-        """Return rows that may be seen; of a job that is not there none, as of one that may not be seen."""
+        """Return visible rows; for a missing job none, just as for an invisible one."""
         with suppress(UnknownName):
             return self._rows(which)
         return []
@@ -255,7 +255,7 @@ class NarrowedLedger(_Narrowed):
 
 
 class NarrowedIncidents(_Narrowed):
-    """Incidents of jobs that may be seen."""
+    """Incidents of visible jobs."""
 
     port = IncidentStore
 
@@ -297,7 +297,7 @@ class NarrowedIncidents(_Narrowed):
 
 
 def _without_reason(incident: Incident, jobs: set[str]) -> Incident:
-    """A reason why a chunk is late may name what the caller may not see, as its job may be."""
+    """The reason why a chunk is late may name things that the caller must not see, even if its job is visible."""
     if incident.kind != LATE:
         return incident
     job = incident.job if incident.job in jobs else ""
@@ -305,7 +305,7 @@ def _without_reason(incident: Incident, jobs: set[str]) -> Incident:
 
 
 class NarrowedExpectations(_Narrowed):
-    """Late chunks of datasets that may be seen, with reasons that name such datasets alone."""
+    """Late chunks of visible datasets, with reasons that name only such datasets."""
 
     port = ExpectationStore
 
@@ -328,7 +328,7 @@ class NarrowedExpectations(_Narrowed):
 
 
 class NarrowedQueue(_Narrowed):
-    """Batches and ingest jobs of profiles that may be seen."""
+    """Batches and ingest jobs of visible profiles."""
 
     port = QueueStore
 
@@ -370,11 +370,11 @@ class NarrowedQueue(_Narrowed):
         return self._store.object_blockers(job_id)
 
     def foreign(self) -> Mapping[str, Mapping[str, int]]:
-        """Nothing: it belongs to no profile that may be seen."""
+        """Nothing: it belongs to no visible profile."""
         return {}
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """Return how many are in each state, of as many as are counted."""
+        """Return the number of items in each state, among those that are counted."""
         return {
             "batch": Counter(each.state for each in self.batches(BatchFilter(limit=MOST_COUNTED))),
             "ingest job": Counter(each.state for each in self.jobs(JobFilter(limit=MOST_COUNTED))),
@@ -382,7 +382,7 @@ class NarrowedQueue(_Narrowed):
 
 
 class NarrowedInventory(_Narrowed):
-    """Nothing of what is stored, and no messages: neither has a namespace of its own."""
+    """No stored objects and no messages: neither has its own namespace."""
 
     port = InventoryStore
 
@@ -397,7 +397,7 @@ class NarrowedInventory(_Narrowed):
 
 
 def _one(noun: str, name: str, ask: Callable[[str], T], admits: Callable[[T], bool]) -> T:
-    """Return what has this name, if the caller may see it. Otherwise raise UnknownName, without similar names."""
+    """Return the thing with this name, if the caller may see it. Otherwise raise UnknownName, without similar names."""
     with suppress(UnknownName):
         found = ask(name)
         if admits(found):
@@ -406,7 +406,7 @@ def _one(noun: str, name: str, ask: Callable[[str], T], admits: Callable[[T], bo
 
 
 class NarrowedBook(_Narrowed):
-    """Entries that may be seen."""
+    """Visible entries."""
 
     port = HistoryBook
 
@@ -418,7 +418,7 @@ class NarrowedBook(_Narrowed):
             before = which.before if last is None else last.place
             return self._book.read(replace(which, before=before, limit=PORTION))
 
-        with suppress(UnknownName):  # The answer is the same as if nothing had happened to the job.
+        with suppress(UnknownName):  # The answer is the same as for a job without history.
             return _filled(older, self._sight.entry, which.limit)
         return []
 
@@ -431,7 +431,7 @@ class NarrowedBook(_Narrowed):
 
 
 def _filled(ask: Callable[[T | None], Sequence[T]], admits: Callable[[T], bool], limit: int | None) -> list[T]:
-    """As many as were asked for of those that may be seen. `ask` returns what follows the last one it returned."""
+    """As many visible items as requested. `ask` returns the items after the last one."""
     found: list[T] = []
     for each in _all(ask):
         if admits(each):

@@ -1,4 +1,4 @@
-"""Browser sessions and sign-in codes: random ids that the store keeps as digests, each of one API token."""
+"""Browser sessions and sign-in codes: random ids that the store keeps as digests, each belonging to one API token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: How long a browser stays signed in, and how long a sign-in code can be used.
 SESSION_SECONDS, CODE_SECONDS = 12 * 3600, 300
-#: Browsers that one token is signed in with, and codes of it that are open; the oldest end first.
+#: Number of browsers that one token can be signed in with, and of its open codes; the oldest end first.
 MOST_OF_A_TOKEN = 100
 _NONE = "belongs to no API token yet; create one with: headgate token new NAME --role admin"
 _CODE = re.compile("hgc_[A-Za-z0-9_-]{43}")
@@ -29,24 +29,24 @@ _CODE = re.compile("hgc_[A-Za-z0-9_-]{43}")
 
 @dataclass(frozen=True, slots=True)
 class BrowserSession:
-    """A browser that was signed in by a token, and may do what the token may."""
+    """A signed-in browser, which has the scopes of its token."""
 
     token: ApiToken
-    #: Its digest, by which the store knows it.
+    #: Its digest, which identifies it in the store.
     digest: str
-    #: What a form has to carry, so that no other site can send it.
+    #: The value that a form has to contain, so that no other site can send it.
     form_key: str = field(repr=False)
 
 
 class BrowserSessions:
-    """The browsers that are signed in with the tokens of one store."""
+    """The browser sessions of the tokens of one store."""
 
     def __init__(self, store: SessionStore, tokens: Tokens) -> None:
         self._store = store
         self._tokens = tokens
 
     def sign_in(self, text: str) -> str:
-        """Begin a session of the API token that this text is, and return its id. NotAllowed when it is none."""
+        """Start a session for the API token with this text, and return its id. NotAllowed when there is none."""
         token = self._tokens.prove(text)
         made = secrets.token_urlsafe(32)
         self._store.add("session", _digest(made), token.id, _seconds(token, SESSION_SECONDS), MOST_OF_A_TOKEN)
@@ -54,9 +54,9 @@ class BrowserSessions:
         return made
 
     def new_code(self, token_id: str | None = None) -> SignInCode:
-        """Create a code that signs one browser in, once, as this token; None: as the only token.
+        """Create a code that signs one browser in, once, with this token; None: with the only token.
 
-        NotAllowed when the token has ended.
+        NotAllowed when the token has expired or was revoked.
         """
         token = self._only() if token_id is None else self._tokens.good(token_id)
         code = f"hgc_{secrets.token_urlsafe(32)}"
@@ -75,7 +75,7 @@ class BrowserSessions:
         return good[0]
 
     def whose(self, code: str) -> ApiToken:
-        """Return the token that a code signs in as, without using it up. NotAllowed when the code is not good."""
+        """Return the token that a code belongs to, without using the code. NotAllowed when the code is not valid."""
         found = self._store.token_of("code", _digest(code)) if is_code(code) else None
         if found is None:
             raise NotAllowed(
@@ -84,7 +84,7 @@ class BrowserSessions:
         return self._tokens.good(found)
 
     def redeem(self, code: str) -> str:
-        """Begin the session that a code stands for, and return its id. NotAllowed when the code is not good."""
+        """Start the session that a code is for, and return its id. NotAllowed when the code is not valid."""
         token = self.whose(code)
         made, seconds = secrets.token_urlsafe(32), _seconds(token, SESSION_SECONDS)
         if not self._store.redeem(_digest(code), _digest(made), token.id, seconds, MOST_OF_A_TOKEN):
@@ -93,7 +93,7 @@ class BrowserSessions:
         return made
 
     def find(self, given: str) -> BrowserSession:
-        """Return the session of that id; NotAllowed when there is none, or it or its token has ended."""
+        """Return the session with that id; NotAllowed when there is none, or it or its token has ended."""
         digest = _digest(given)
         found = self._store.token_of("session", digest)
         if found is None:
@@ -103,11 +103,11 @@ class BrowserSessions:
         return BrowserSession(token, digest, hmac.new(given.encode(), b"form", "sha256").hexdigest())
 
     def end(self, given: str) -> None:
-        """Sign a browser out: end the session of that id, if there is one."""
+        """Sign a browser out: end the session with that id, if there is one."""
         self._store.end(_digest(given))
 
     def ended(self, digests: Collection[str]) -> set[str]:
-        """Return which of these sessions have ended. Asks the store once for all of them."""
+        """Return which of these sessions have ended. The store is asked once for all of them."""
         return set(digests) - self._store.alive(digests) if digests else set()
 
 
@@ -122,5 +122,5 @@ def _seconds(token: ApiToken, most: float) -> float:
 
 
 def _digest(text: str) -> str:
-    """256 random bits need no key: they cannot be found from their digest."""
+    """256 random bits need no key: they cannot be guessed from their digest."""
     return hashlib.sha256(text.encode()).hexdigest()

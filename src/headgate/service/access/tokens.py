@@ -1,4 +1,4 @@
-"""API tokens: created, shown once, verified, revoked. The store keeps a salted digest alone."""
+"""API tokens: created, shown once, verified, revoked. The store keeps only a salted digest."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from headgate.stores.ports.tokens import Proof, TokenStore
 from headgate.telemetry import event
 
 _FORM = re.compile("hg_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
-#: How long a proven token is taken without asking the store; a revoked one ends within it.
+#: How long a verified token is accepted without asking the store; a revoked one stops working within this time.
 REMEMBERED_SECONDS = 1.0
-#: How exactly the last use is kept.
+#: The accuracy of the last use.
 LAST_USE_SECONDS = 60.0
 MOST_REMEMBERED = 1000
 #: The command that creates one.
@@ -47,10 +47,10 @@ class Tokens:
     ) -> NewToken:
         """Create a token and return it. Its text is shown here only: the store keeps a digest.
 
-        :param name: Name of the token, for people.
-        :param scopes: What it may do, such as `read` or `lock:acquire`.
+        :param name: Display name of the token.
+        :param scopes: Its scopes, such as `read` or `lock:acquire`.
         :param expires: Seconds until it expires; None: never.
-        :param principal: Owner of everything that is acquired with it (default: `name`).
+        :param principal: Owner of everything acquired with it (default: `name`).
         """
         check_name("name", name)
         chosen = check_scopes(scopes)
@@ -71,7 +71,7 @@ class Tokens:
             raise UnknownName("API token", token_id, "List them with: headgate token list")
         old = found[0]
         if not old.good and expires is None:
-            raise BadValue("token", token_id, "has expired; say when the new one expires")
+            raise BadValue("token", token_id, "has expired; set when the new one expires")
         public, text = _new_text()
         seconds = None if expires is None else check_span("expires", expires)
         if not self._store.rotate_token(token_id, public, seconds, _proof(text)):
@@ -124,17 +124,17 @@ class Tokens:
         return token
 
     def recall(self, text: str) -> ApiToken | None:
-        """Return the token if it was proven a moment ago, without asking the store."""
+        """Return the token if it was verified a moment ago, without asking the store."""
         until, token = self._proven.get(_place(text), (0.0, None))
         return token if until > steady() else None
 
     def ended(self, ids: Iterable[str]) -> set[str]:
-        """Return which of these tokens are revoked, expired or unknown. Asks the store once."""
+        """Return which of these tokens are revoked, expired or unknown. The store is asked once."""
         good = {each.id for each in self._store.tokens() if each.good}
         return set(ids) - good
 
     def good(self, token_id: str, text: str | None = None) -> ApiToken:
-        """Return the token with this id, and this text if one is given. Raises NotAllowed if it is not valid."""
+        """Return the token with this id, and with this text if one is given. Raises NotAllowed if it is not valid."""
         found = self._store.token(token_id)
         if found is None or (text is not None and not hmac.compare_digest(found[1][1], _digest(found[1][0], text))):
             raise NotAllowed(
@@ -154,7 +154,7 @@ class Tokens:
         now = steady()
         if self._used.get(token_id, -LAST_USE_SECONDS) + LAST_USE_SECONDS <= now:
             self._used[token_id] = now
-            with answering(None):  # It is not what the request asks for.
+            with answering(None):  # It is not the subject of the request.
                 self._store.use_token(token_id)
 
 
@@ -168,7 +168,7 @@ def _digest(salt: str, text: str) -> str:
 
 
 def _place(text: str) -> str:
-    """Return the key under which a proven token is remembered; its text is not kept."""
+    """Return the key under which a verified token is cached; its text is not kept."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -179,7 +179,7 @@ def _new_text() -> tuple[str, str]:
 
 
 def _own_principal(name: str, public: str) -> str:
-    """Return the principal of a token that names none: its name, or its id if the name cannot be one."""
+    """Return the principal of a token that names none: its name, or its id if the name is not valid."""
     try:
         return check_principal(name)
     except BadValue:
@@ -187,6 +187,6 @@ def _own_principal(name: str, public: str) -> str:
 
 
 def _proof(text: str) -> Proof:
-    """Return the salt and digest that prove a new token."""
+    """Return the salt and digest of a new token."""
     salt = secrets.token_hex(16)
     return salt, _digest(salt, text)

@@ -1,4 +1,4 @@
-"""The real locks of this process: one for each resource, however many of our locks stand on it."""
+"""The real locks of this process: one for each resource, however many of our locks depend on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.service.guards.kinds import GuardBusy, StorageGuard, StorageLock
 from headgate.service.leases.clock import steady
 from headgate.telemetry import event
 
-#: A waiter that has not asked again for this long is gone.
+#: A waiter that has not retried for this long is gone.
 LINE_SECONDS = 5.0
 
 
@@ -28,19 +28,19 @@ class GuardsBusy(Exception):
 
 @dataclass(slots=True)
 class _Shared:
-    """One real lock, however many of our locks stand on it."""
+    """One real lock, however many of our locks depend on it."""
 
     hold: StorageLock
     mode: Mode
-    #: Locks of ours that stand on it.
+    #: Our locks that depend on it.
     users: int = 0
-    #: Requests that have taken it before they ask the store.
+    #: Requests that have acquired it before asking the store.
     reserved: int = 0
 
 
 @dataclass(slots=True)
 class _User:
-    """One of our locks that stands on a real one: its token, and the requests that hold it (re-entrant: several)."""
+    """One of our locks that depend on a real one: its token, and the requests that hold it (several if re-entrant)."""
 
     resource: str
     token: int
@@ -49,7 +49,7 @@ class _User:
 
 @dataclass(frozen=True, slots=True)
 class MissingGuard:
-    """A lock whose guard could not be taken."""
+    """A lock whose guard could not be acquired."""
 
     lock: Lock
     why: str
@@ -60,28 +60,28 @@ class GuardKeeper:
 
     def __init__(self, guards: Mapping[str, StorageGuard]) -> None:
         self._guards = dict(guards)
-        #: Whether the guards of persistent locks are kept and restored: by a service, which is always there.
+        #: Whether the guards of persistent locks are kept and restored: only by a service, which is always running.
         self.lasting = False
         #: Locks without the guard that they should have, by id.
         self.missing: dict[str, MissingGuard] = {}
         self._held: dict[str, _Shared] = {}
         self._users: dict[str, _User] = {}
-        #: For each resource, who waits for a program outside: request, mode, and when it asked last.
+        #: For each resource, the requests that wait for a program outside: request, mode, and time of the last attempt.
         self._lines: dict[str, dict[str, tuple[Mode, float]]] = {}
         self._guard = threading.Lock()
 
     @property
     def any(self) -> bool:
-        """Whether there are guards at all."""
+        """Whether there are any guards."""
         return bool(self._guards)
 
     def covers(self, resource: str) -> bool:
-        """Whether a guard looks after this resource."""
+        """Whether a guard is responsible for this resource."""
         scheme, colon, _ = resource.partition(":")
         return bool(colon) and scheme in self._guards
 
     def check(self, request: Request) -> bool:
-        """Whether a guard looks after something that is wanted. BadValue where the lock would outlive its guard."""
+        """Whether a guard is responsible for a wanted resource. BadValue if the lock would outlive its guard."""
         covered = [want.resource for want in request.wants if self.covers(want.resource)] if self._guards else []
         if covered and request.lease is None and not self.lasting:
             raise BadValue(
@@ -100,19 +100,19 @@ class GuardKeeper:
     def reserving(self, request: Request, *, waits: bool = False) -> Iterator[None]:
         """Hold the real locks that a grant of the request needs, while the block asks the store.
 
-        GuardsBusy when a program outside has one of them, or another request waits for it in front of this one.
-        `waits`: the request stands in that line from now on; it must ask again within LINE_SECONDS.
+        GuardsBusy when a program outside holds one of them, or another request waits for it ahead of this one. `waits`:
+        the request joins that line from now on; it must retry within LINE_SECONDS.
         """
         taken = self._reserve(request, waits=waits)
         try:
             yield
         finally:
-            # Not before the store has answered: nobody overtakes it on the way into the queue.
+            # Only after the store has answered, so that no other request overtakes it on the way into the queue.
             self.leave_line(request.id)
             self._unreserve(taken)
 
     def is_first(self, request: Request) -> bool:
-        """Whether nobody stands in front of this request in the lines of this process."""
+        """Whether no other request is ahead of this one in the lines of this process."""
         with self._guard:
             try:
                 for want in request.wants:
@@ -122,7 +122,7 @@ class GuardKeeper:
         return True
 
     def leave_line(self, request_id: str) -> None:
-        """The request waits no more."""
+        """The request no longer waits."""
         with self._guard:
             for line in self._lines.values():
                 line.pop(request_id, None)
@@ -155,14 +155,14 @@ class GuardKeeper:
             shared = self._held.get(want.resource)
             if shared is None:
                 shared = self._held[want.resource] = _Shared(self._lock(want.resource, want.mode), want.mode)
-            # A real lock that is here already is changed to the wanted mode when the store has granted ours.
+            # An existing real lock is changed to the wanted mode after the store has granted ours.
             shared.reserved += 1
 
     def _unreserve(self, resources: Sequence[str]) -> None:
         failed: list[StorageGuardFailed] = []
         for resource in resources:
             with self._guard:
-                if resource not in self._held:  # All was closed meanwhile.
+                if resource not in self._held:  # Everything was closed meanwhile.
                     continue
                 self._held[resource].reserved -= 1
                 try:
@@ -210,7 +210,7 @@ class GuardKeeper:
             self.missing.pop(lock.id, None)
 
     def change(self, lock_id: str, mode: Mode) -> Mode | None:
-        """Our lock is upgraded or downgraded: so is the real one. Returns the mode before; None: nothing changed."""
+        """Our lock is upgraded or downgraded; so is the real one. Returns the mode before; None: nothing changed."""
         with self._guard:
             user = self._users.get(lock_id)
             if user is None or self._held[user.resource].users > 1:
@@ -221,7 +221,7 @@ class GuardKeeper:
             return before
 
     def changed(self, lock: Lock) -> None:
-        """Our lock has another token now."""
+        """Our lock has a new token."""
         with self._guard:
             if lock.id in self._users:
                 self._users[lock.id].token = lock.token
@@ -237,7 +237,7 @@ class GuardKeeper:
                 self._drop(lock_id)
 
     def lose(self, lock_id: str, token: int) -> None:
-        """Our lock of that token is gone with all its holds. Errors are reported."""
+        """Our lock with that token is gone with all its holds. Errors are reported."""
         with self._guard:
             user = self._users.get(lock_id)
             if user is not None and user.token == token:
@@ -246,7 +246,7 @@ class GuardKeeper:
     # ---------------------------------------------------------------- kept by a service
 
     def restore(self, lock: Lock) -> str:
-        """Take the guard of a lock that is listed. Returns why that is not possible; empty: it is there."""
+        """Acquire the guard of a listed lock. Returns why that is not possible; empty: it is held."""
         try:
             self.take(lock)
         except (GuardBusy, StorageGuardFailed) as error:
@@ -255,13 +255,15 @@ class GuardKeeper:
         return ""
 
     def resources(self) -> list[str]:
-        """Resources with a guard, or with a lock that misses one."""
+        """Resources with a guard, or with a lock whose guard is missing."""
         with self._guard:
             named = {user.resource for user in self._users.values()}
             return sorted(named | {each.lock.resource for each in self.missing.values()})
 
     def reconcile(self, resource: str, ask: Callable[[], Sequence[Lock]]) -> None:
-        """Drop the guards of locks on a resource that the store no longer has. `ask`: those that it has."""
+        """Release the guards of locks on a resource that no longer exist in the store. `ask`: returns the existing
+        ones.
+        """
         with self._guard:
             known = [lock_id for lock_id, user in self._users.items() if user.resource == resource]
         live = {lock.id: lock for lock in ask()}
@@ -276,8 +278,8 @@ class GuardKeeper:
                     self._drop(lock_id)
 
     def probe(self, lock: Lock) -> str:
-        """Whether somebody keeps the guard of a listed lock. Returns what is wrong; empty: a real lock is there."""
-        # A shared real lock is there when an exclusive one is busy; a missing file shows without being made.
+        """Whether some process holds the guard of a listed lock. Returns the problem; empty: there is a real lock."""
+        # A shared real lock exists if an exclusive one is busy; a missing file is reported without creating it.
         modes = (Mode.SHARED, Mode.EXCLUSIVE) if lock.mode is Mode.SHARED else (Mode.SHARED,)
         try:
             for mode in modes:
@@ -289,7 +291,7 @@ class GuardKeeper:
         return "no lock is held in the storage system"
 
     def close(self) -> None:
-        """Release every real lock; ours are as they were. What cannot be released is logged."""
+        """Release every real lock; ours are unchanged. Failures are logged."""
         with self._guard:
             held, self._held, self._users = self._held, {}, {}
             self.missing.clear()
@@ -327,7 +329,7 @@ class GuardKeeper:
 
 @contextmanager
 def _reported(resource: str, what: str = "") -> Iterator[None]:
-    """Busy stays busy; anything else that a guard raises means that it is broken."""
+    """Busy stays busy; any other error of a guard means that it is broken."""
     try:
         yield
     except (GuardBusy, StorageGuardFailed):

@@ -1,7 +1,7 @@
-"""Storage guards: a real lock of the storage system under ours, so that programs which do not ask us are kept out.
+"""Storage guards: real locks of the storage system under ours, to exclude programs that do not use Headgate.
 
-A guard says busy with GuardBusy; anything else that it raises means that it is broken. Guards of other packages are
-found by the entry point group `headgate.guards`.
+A guard raises GuardBusy when it is busy; any other error means that it is broken. Guards of other packages are found by
+the entry point group `headgate.guards`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headgate.core.locks.model import Mode
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-#: Entry points of this group make guards; each is named for the URI scheme that its guard looks after.
+#: Entry points of this group create guards; each is named after the URI scheme of its guard.
 GROUP = "headgate.guards"
 
 
@@ -77,8 +77,8 @@ class FileHold:
 class FileGuard:
     """Locks `file:` resources with the operating system's file locks.
 
-    It acquires both kinds, which Linux keeps apart: flock (as the command flock does) and record locks over the whole
-    file (as Java and most C programs do), the latter in the form that belongs to the open file.
+    It acquires both kinds, which are independent on Linux: flock (like the command flock) and record locks on the whole
+    file (like Java and most C programs), the latter bound to the open file.
     """
 
     def lock(self, resource: str, mode: Mode) -> StorageLock:
@@ -95,7 +95,7 @@ class FileGuard:
 
 
 def _open_flags(path: str, mode: Mode) -> int:
-    """A writer may be about to create the file; a reader opens it for writing too, if it can, to allow upgrades."""
+    """A writer may be about to create the file; a reader also opens it for writing if possible, to allow upgrades."""
     if Path(path).is_dir():
         return os.O_RDONLY
     if mode is Mode.SHARED:
@@ -113,7 +113,7 @@ def lock_descriptor(descriptor: int, mode: Mode) -> None:
 
 
 def busy_or_broken(path: str, error: OSError) -> Exception:
-    """Return the error that a failed attempt means."""
+    """Return the error for a failed attempt."""
     if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
         return GuardBusy(f"{path} is locked by a program outside Headgate")
     return error

@@ -1,4 +1,4 @@
-"""Keeping storage guards for as long as their locks live, and finding locks that miss theirs."""
+"""Keeping storage guards for as long as their locks live, and finding locks whose guards are missing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headgate.service.guards.keeper import GuardKeeper, MissingGuard
 from headgate.stores.ports.locks import LockStore
 from headgate.telemetry import event
 
-#: The kind of a fault that is a lock without its storage guard.
+#: The kind of fault for a lock without its storage guard.
 UNGUARDED = "unguarded"
-#: Locks that are listed at a time, and guarded resources that are looked at in one step.
+#: Number of locks that are listed at a time, and of guarded resources that are checked in one step.
 PORTION, TENDED_AT_ONCE = 1000, 100
 
 
@@ -29,7 +29,7 @@ class GuardTending:
         self._begin = 0
 
     def start(self) -> int:
-        """Keep guards for as long as their locks live, and take those of the locks that are listed. For a service.
+        """Keep guards for as long as their locks live, and acquire those of listed locks. For a service.
 
         Returns how many guards are missing; `tend` tries again.
         """
@@ -43,7 +43,7 @@ class GuardTending:
         return len(self._guards.missing)
 
     def tend(self) -> None:
-        """Release the guards of locks that are gone, and try again for those that are missing. A bounded step."""
+        """Release the guards of removed locks, and retry missing ones. A bounded step."""
         names = self._guards.resources()
         for resource in names[self._begin : self._begin + TENDED_AT_ONCE]:
             try:
@@ -53,9 +53,9 @@ class GuardTending:
         self._begin = self._begin + TENDED_AT_ONCE if self._begin + TENDED_AT_ONCE < len(names) else 0
 
     def faults(self) -> list[Fault]:
-        """Persistent locks that a storage guard should protect and does not, as seen from here.
+        """Persistent locks whose storage guard is missing, as far as this process can see.
 
-        A leased lock may have a holder that keeps its guard itself.
+        The holder of a leased lock may keep its guard itself.
         """
         what = "the persistent lock on {} has no storage guard: {}"
         return [Fault(UNGUARDED, each.lock.id, what.format(each.lock.resource, each.why)) for each in self._unguarded()]

@@ -1,1 +1,1 @@
-"""Keeping leases alive, and waiting without a thread for each who waits."""
+"""Renewing leases, and waiting without one thread per waiter."""

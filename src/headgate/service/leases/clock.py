@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 if hasattr(time, "CLOCK_BOOTTIME"):
 
     def steady() -> float:
-        """Seconds that only grow, and go on while the machine sleeps: a lease does not sleep either."""
+        """Seconds that only grow, and continue while the machine sleeps, as leases do."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 else:  # pragma: no cover - Linux has it
@@ -16,5 +16,5 @@ else:  # pragma: no cover - Linux has it
 
 
 def wall() -> datetime:
-    """What time it is, by this machine's clock."""
+    """The current time, by this machine's clock."""
     return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""EndWait something to its end: a batch, an ingest job, the chunks of a job."""
+"""Waiting for the end of something: a batch, an ingest job, the chunks of a job."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any, Generic, TypeVar
 from headgate.service.leases.looking import Looking
 
 T = TypeVar("T")
-#: Asks how far it is. A side that can wait is given what is known, or None, and a number of seconds: it answers when
-#: that has changed, or only at the end, or when the time is over.
+#: Returns the progress. A side that can wait receives the known state, or None, and a number of seconds: it answers
+#: when the state changes, or only at the end, or when the time is over.
 Ask = Callable[[Any, float], T]
-#: Asks within that many seconds, and finds nothing while nothing has changed.
+#: Asks within that many seconds, and returns nothing while nothing has changed.
 Look = Callable[[float], T | None]
 
 
 class EndWait(Generic[T]):
-    """Somebody who waits for the end of something, and may see what changes on the way."""
+    """A caller that waits for the end of something, and may also want changes on the way."""
 
     def __init__(
         self, ask: Ask[T], ended: Callable[[T], bool], mark: Callable[[T], Any],
         looking: Callable[[Look[T]], Looking[T]], known: Any = None,
     ) -> None:  # fmt: skip
-        """`mark`: what of an answer is compared. `known`: the mark that is known; None: only the end is waited for.
-        `looking`: returns the waiter that looks.
+        """`mark`: the part of an answer that is compared. `known`: the known mark; None: only the end is of interest.
+        `looking`: returns the waiter that checks.
         """
         self._ask, self._mark, self._known = ask, mark, known
         #: Whether an answer is the last.
@@ -34,16 +34,16 @@ class EndWait(Generic[T]):
         self.last: T | None = None
 
     def now(self) -> T:
-        """How far it is."""
+        """The progress."""
         return self._answer(0)
 
     def to_its_end(self, timeout: float | None) -> T:
-        """How far it is when it has ended, or after that many seconds; None: without an end."""
+        """The progress at the end, or after that many seconds; None: no limit."""
         self.looking.within(timeout)
         return self.now() if self.last is None else self.last
 
     def change(self, timeout: float | None) -> T:
-        """How far it is: at first at once, then as soon as that has changed, or after that many seconds."""
+        """The progress: the first answer at once, then one after each change, or after that many seconds."""
         if self.last is None:
             return self.now()
         self._known = self._mark(self.last)

@@ -1,4 +1,4 @@
-"""Doing something a while later, by one thread for all of a process."""
+"""Delayed calls, by one thread for the whole process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from itertools import count
 
 from headgate.service.leases.clock import steady
 
-#: The thread ends when nothing was asked of it for this long.
+#: The thread ends after this many idle seconds.
 IDLE_SECONDS = 30.0
 Work = Callable[[], None]
 
 
 class Later:
-    """Calls things at their time, one after the other: they have to be short."""
+    """Calls functions at their time, one after another: they have to be short."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Work]] = []
@@ -43,7 +43,7 @@ class Later:
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
     def _next(self) -> Work | None:
-        """What is due, as soon as it is; None: it is time to end."""
+        """The due functions, as soon as they are due; None: the thread may end."""
         with self._changed:
             while True:
                 left = self._due[0][0] - steady() if self._due else IDLE_SECONDS

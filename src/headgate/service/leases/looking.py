@@ -1,7 +1,7 @@
-"""Waiting for something that a look finds: a chunk, an item, the end of a job. Steps that do not wait.
+"""Waiting for a result of a check: a chunk, an item, the end of a job. Steps that do not wait.
 
-Callers take steps until one finds it, and sleep in between until the store wakes them, or for as long as the step says.
-The library and the command sleep in the calling thread, the service in a task of its event loop.
+Callers take steps until one returns the result, and sleep in between until the store wakes them, or for as long as the
+step says. The library and the command sleep in the calling thread, and the service in a task of its event loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.stores.ports.news import Listening
 
 T = TypeVar("T")
 Wake = Callable[[], None]
-#: Seconds between two looks at least at something that changes often.
+#: Minimum seconds between two checks of something that changes often.
 REST_SECONDS = 0.5
 
 
@@ -27,11 +27,11 @@ class Looking(Generic[T]):
         self, look: Callable[[], T | None], listen: Callable[[Wake], Listening], rest: float = 0.0,
         is_unfinished: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """`look`: gives what is there, or None. `listen`: calls back when there may be something. `rest`: the seconds
-        between two looks at least, however often it is woken. `is_unfinished`: the last look ended early, and the next
+        """`look`: returns the result, or None. `listen`: registers a callback for possible results. `rest`: the minimum
+        seconds between two checks, however often it is woken. `is_unfinished`: the last check ended early, and the next
         one continues it at once.
         """
-        #: One look, without waiting.
+        #: One check, without waiting.
         self.look = look
         self._listen = listen
         self._listening: Listening | None = None
@@ -40,9 +40,9 @@ class Looking(Generic[T]):
         self._rests_until = 0.0
 
     def step(self, wake: Wake) -> T | float:
-        """What a look finds, or the seconds to sleep at most unless `wake` is called, from any thread."""
+        """The result, or the maximum seconds to sleep unless `wake` is called, from any thread."""
         if self._listening is None:
-            self._listening = self._listen(wake)  # Before the look: what comes after it wakes.
+            self._listening = self._listen(wake)  # Before the check, so that later changes wake the waiter.
         if (left := self._rest_left) > 0:
             return left
         found = self._rested(self.look)
@@ -52,22 +52,22 @@ class Looking(Generic[T]):
 
     @property
     def _rest_left(self) -> float:
-        """Seconds until the next look, whatever happens; 0 or less: it may begin."""
+        """Seconds until the next check in any case; 0 or less: it may start."""
         return 0.0 if self._is_unfinished() else self._rests_until - steady()
 
     def _rested(self, look: Callable[[], T | None]) -> T | None:
-        """What a look finds, after which there is a rest."""
+        """The result of a check, after which there is a pause."""
         self._rests_until = steady() + self._rest
         return look()
 
     def end(self) -> None:
-        """Nobody waits any more; the next step listens again."""
+        """Stop listening; the next step listens again."""
         if self._listening is not None:
             self._listening.end()
             self._listening = None
 
     def within(self, seconds: float | None) -> T | None:
-        """Return what a look finds within that time, sleeping in this thread. `seconds` is None: without an end."""
+        """Return the result of a check within that time, sleeping in this thread. `seconds` is None: no limit."""
         if seconds == 0:
             return self.look()
         deadline = math.inf if seconds is None else steady() + seconds

@@ -1,8 +1,8 @@
-"""Keeping a leased lock or claim alive, and saying so at once when it is not.
+"""Renewing a leased lock or claim, and reporting its loss at once.
 
 The holder's own deadline runs on its monotonic clock from the moment that the last good renewal was *sent*,
-so it is never later than the store's. Two threads: one renews (it may hang in a dead network), one watches. They begin
-when the first renewal is due: most work is over before, and needs none.
+so it is never later than the store's. Two threads: one renews (it may hang in a dead network), one watches. They start
+when the first renewal is due: most work has ended before, and needs none.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from headgate.telemetry import event
 if TYPE_CHECKING:
     from headgate.core.queue.model import Item, Taken
 
-#: Renew this often within one lease, and at least this often that a broken lock is noticed soon.
+#: The number of renewals within one lease, and the maximum interval, so that a broken lock is noticed soon.
 RENEWALS = 4
 LONGEST_PAUSE_SECONDS = 5.0
 #: Pause after a renewal that did not reach the store.
 RETRY_SECONDS = 0.25
-#: At most this many acquired items are remembered until they are kept alive.
+#: Maximum number of acquired items that are remembered until they are renewed.
 MOST_ASKED = 1000
 
 
@@ -48,7 +48,7 @@ class KeptAlive(ABC):
         self._on_lost = on_lost
         self._margin = margin
         self._lost: Lost | None = None
-        #: Taken while it is renewed or changed: a renewal amid an upgrade would have the old token.
+        #: Held while it is renewed or changed: a renewal during an upgrade would use the old token.
         self.busy = threading.Lock()
         self._changed = threading.Condition()
         self._done = threading.Event()
@@ -66,11 +66,11 @@ class KeptAlive(ABC):
 
     @property
     def deadline(self) -> float | None:
-        """When it may be gone if the store does not answer, on the monotonic clock; None: never."""
+        """When it may be lost if the store does not answer, on the monotonic clock; None: never."""
         return self._until
 
     def start(self) -> None:
-        """Start to renew and to watch."""
+        """Start renewing and watching."""
         if self._lease is not None:
             first = steady() + _pause(self._lease)
             later(min(first, (self._until or first) - self._margin), self._begin)
@@ -82,7 +82,7 @@ class KeptAlive(ABC):
         try:
             threading.Thread(target=self._watch_deadline, name="headgate-deadline", daemon=True).start()
             threading.Thread(target=self._renew_on, name="headgate-renewal", args=(self._lease,), daemon=True).start()
-        except RuntimeError as error:  # Too many threads. If it comes to two watchers, they say the same.
+        except RuntimeError as error:  # Too many threads. If both threads find it, they report the same.
             self._tell("renewal_failed", str(error))
             later(steady() + RETRY_SECONDS, self._begin)
 
@@ -93,12 +93,12 @@ class KeptAlive(ABC):
             self._changed.notify_all()
 
     def give_up(self, why: str) -> None:
-        """Give it up: its worker is notified that it is lost."""
+        """Abandon it: its worker is notified that it is lost."""
         self._declare_lost(why)
 
     @abstractmethod
     def _renewed(self) -> float | None:
-        """Renew it in the store. Returns the seconds that are left, None for no end. Raises Lost if it is gone."""
+        """Renew it in the store. Returns the remaining seconds, None for no end. Raises Lost if it is gone."""
 
     @abstractmethod
     def loss(self, why: str) -> Lost:
@@ -109,7 +109,7 @@ class KeptAlive(ABC):
         """Log an event."""
 
     def _renew_on(self, lease: float) -> None:
-        """Renew until it is stopped or lost. What its holder believes lost must not live on."""
+        """Renew until it is stopped or lost. A lock that its holder believes lost must not live on."""
         while not self.gone and not self._done.wait(self._renew_once(lease)):
             pass
 
@@ -141,7 +141,7 @@ class KeptAlive(ABC):
                 self._until = deadline_after(sent, left)
 
     def _watch_deadline(self) -> None:
-        """Declare it lost `margin` seconds before it can be, so that there is time to stop."""
+        """Declare it lost `margin` seconds before that can happen, so that there is time to stop."""
         with self._changed:
             while not self._done.is_set() and self._lost is None:
                 left = (self.deadline or math.inf) - self._margin - steady()
@@ -167,7 +167,7 @@ class KeptAlive(ABC):
 
 
 class Renewer(Protocol):
-    """What a hold needs of the service."""
+    """The part of the service that a hold needs."""
 
     def renew(self, lock: Lock | str, token: int | None = None) -> Lock: ...
 
@@ -187,7 +187,7 @@ class LockHold(KeptAlive):
     ) -> None:
         super().__init__(deadline_after(sent, lock.expires_in), lock.lease, on_lost, margin)
         self._service = service
-        #: The grant as it is now: upgrades and downgrades change it.
+        #: The current grant: upgrades and downgrades change it.
         self.lock = lock
         self._unwatch: Callable[[], None] = lambda: None
 
@@ -228,12 +228,12 @@ class LockHold(KeptAlive):
         return self._lost if isinstance(self._lost, LockLost) else None
 
     def check(self) -> None:
-        """Raise LockLost if the lock is lost or its local deadline has passed. Does not ask the store."""
+        """Raise LockLost if the lock is lost or its local deadline has passed. The store is not asked."""
         if self.lost:
             raise self.lost
 
     def start(self) -> None:
-        """Start to renew and to watch."""
+        """Start renewing and watching."""
         self._unwatch = self._service.watch_loss(self.lock, self._declare_lost)
         super().start()
 
@@ -309,7 +309,7 @@ class ItemHold(KeptAlive):
         return self._lost if isinstance(self._lost, ItemLost) else None
 
     def check(self) -> None:
-        """Raise ItemLost if the item is lost or its local deadline has passed. Does not ask the store."""
+        """Raise ItemLost if the item is lost or its local deadline has passed. The store is not asked."""
         if self.lost:
             raise self.lost
 
@@ -325,27 +325,27 @@ class ItemHold(KeptAlive):
 
 
 class AskedItems:
-    """When the items that were acquired last were asked for (steady), until they are kept alive."""
+    """When the last acquired items were requested (steady), until they are renewed."""
 
     def __init__(self) -> None:
         self._moments: dict[tuple[str, int], float] = {}
         self._guard = threading.Lock()
 
     def note(self, item: Item, moment: float) -> None:
-        """An item came by a question of that moment."""
+        """An item was acquired by a request sent at that moment."""
         with self._guard:
             self._moments.setdefault((item.id, item.token), moment)
             if len(self._moments) > MOST_ASKED:
                 del self._moments[next(iter(self._moments))]
 
     def renewed(self, item: Item | Taken, moment: float) -> None:
-        """Record that its lease was renewed by a request of that moment."""
+        """Record that its lease was renewed by a request sent at that moment."""
         with self._guard:
             if (item.id, item.token) in self._moments:
                 self._moments[item.id, item.token] = moment
 
     def began(self, item: Item) -> float:
-        """When its lease began at the earliest; now, if it is not known."""
+        """The earliest time at which its lease can have begun; now, if unknown."""
         with self._guard:
             return self._moments.pop((item.id, item.token), None) or steady()
 

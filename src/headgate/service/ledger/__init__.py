@@ -1,1 +1,1 @@
-"""Datasets, jobs and chunks: the use cases, questions, and pictures of many chunks."""
+"""Datasets, jobs and chunks: the use cases, queries, and overviews of many chunks."""

@@ -1,4 +1,4 @@
-"""Pictures of many chunks: how many of them have which status. Each costs the same, however many are done."""
+"""Overviews of many chunks: counts by status. Each costs the same, however many chunks are finished."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from headgate.core.values.names import check_name
 from headgate.service.checks import check_names
 from headgate.service.ledger.use_cases import Ledger
 
-#: What is done is counted up to this; beyond it there are "more".
+#: Finished chunks are counted up to this number; beyond it there are "more".
 MOST_TALLIED = 5000
-#: Of one answer: data ids that are looked at, and datasets beside the first.
+#: Limits of one answer: number of data ids, and of other datasets.
 MOST_LOOKED_AT, MOST_BESIDE = 50_000, 20
 
 
 def tallies(ledger: Ledger, most: int = MOST_TALLIED) -> Sequence[Tally]:
-    """How many chunks of each dataset and job have which status; of each dataset `most` are counted, or all."""
+    """Number of chunks by status, for each dataset and job; up to `most` of each dataset are counted, or all."""
     return ledger.tallies(_check("most", most, MOST_LOOKED_AT))
 
 
 def waiting(ledger: Ledger, job: str) -> Tally:
-    """How many chunks wait for a job; as many are counted as of what is done."""
+    """Number of chunks that wait for a job, counted up to the same limit."""
     count = ledger.left(job, MOST_TALLIED + 1)
     return Tally("", job, Kind.INPUT, "waiting", min(count, MOST_TALLIED), count > MOST_TALLIED)
 
@@ -41,9 +41,9 @@ def spans(
     size: int = 1,
     limit: int = 100,
 ) -> Sequence[Span]:
-    """Data ids in the order of a dataset, `size` of them to a span, and how many have which status there and beside.
+    """Data ids in the order of a dataset, in spans of `size`, with counts by status there and in other datasets.
 
-    From `start` on, up to `last`, both included; page on with the data id that follows: ask for one more than needed.
+    From `start` to `last`, inclusive; to continue, request one more than needed, and start with the next data id.
     """
     return ledger.spans(_span_filter(dataset, beside, start, last, size, limit))
 
@@ -61,14 +61,14 @@ def rows_page(
     ledger: Ledger, dataset: str | None, after: str | None, limit: int, which: Mapping[str, Any]
 ) -> tuple[list[Row], str | None]:
     """Rows of chunks from a cursor on, and the cursor of the next page. The rows of a data id are never split, so a
-    page is longer than `limit` where one data id has more rows than that.
+    page exceeds `limit` if one data id has more rows than that.
     """
     begun, slash, behind = (after or "").partition("/")
     if after and not slash:
         raise BadValue("after", after, "is not the `next` of a page: DATASET/DATAID")
     if dataset is None and after is None:
         rows = list(ledger.status(**which, limit=limit + 1))
-        if len(rows) <= limit:  # One question for most lists.
+        if len(rows) <= limit:  # One query is enough for most lists.
             return rows, None
     names = [dataset] if dataset is not None else sorted(each.name for each in ledger.datasets())
     return _rows_from(ledger, [name for name in names if name >= begun], (begun, behind), limit, which)
@@ -77,7 +77,7 @@ def rows_page(
 def _rows_from(
     ledger: Ledger, names: Sequence[str], after: tuple[str, str], limit: int, which: Mapping[str, Any]
 ) -> tuple[list[Row], str | None]:
-    """The same, dataset by dataset, from a data id of the first one on."""
+    """The same, dataset by dataset, starting at a data id of the first one."""
     found: list[Row] = []
     for name in names:
         room = limit - len(found)

@@ -1,4 +1,4 @@
-"""Waits for chunks: until there is one to claim, or until some are done."""
+"""Waiting for chunks: until there is one to claim, or until some are done."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LedgerWaits(LedgerReader):
         return bool(self.plan(job).next) or None
 
     def wait(self, job: str, dataids: Sequence[str] = (), *, timeout: float | None = None) -> JobProgress:
-        """Wait until chunks are done or failed for good. Returns their progress.
+        """Wait until chunks are done or have failed permanently. Returns their progress.
 
         :param dataids: Data ids of the chunks (default: every chunk that the job may claim).
         :param timeout: Seconds to wait; None: no limit.
@@ -39,7 +39,9 @@ class LedgerWaits(LedgerReader):
         return following.to_its_end(None if timeout is None else check_span("timeout", timeout))
 
     def following(self, job: str, dataids: DataIds = (), *, left: int | None = None) -> EndWait[JobProgress]:
-        """Follow chunks until they are done or failed for good. `left`: how many are known to be left."""
+        """Follow chunks until they are done or have failed permanently. `left`: the last known number of unfinished
+        chunks.
+        """
         return follow(partial(self._progress, job), dataids, partial(self._looking, job), left)
 
     def _progress(self, job: str, dataids: Sequence[str], left: int | None, wait: float) -> JobProgress:

@@ -1,4 +1,4 @@
-"""What a worker says of its claim: which one, and in words that give no secret away."""
+"""A worker's reports: which claim they are about, and texts without secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ClaimLike = Claim | ClaimHold
 
 
 def reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, Any, Any]:
-    """What names a claim: job, data id and token."""
+    """The identity of a claim: job, data id and token."""
     if isinstance(claim, ClaimHold):
         claim = claim.claim
     if isinstance(claim, Claim):
@@ -26,7 +26,7 @@ def reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tupl
 
 
 def check_reference(claim: ClaimLike | str, dataid: str | None, token: object) -> tuple[str, str, int]:
-    """The same; BadValue for what cannot name a claim."""
+    """The same; BadValue for an invalid one."""
     job, dataid, token = reference(claim, dataid, token)
     if isinstance(claim, Claim | ClaimHold):
         return job, dataid, check_token(token)
@@ -36,7 +36,7 @@ def check_reference(claim: ClaimLike | str, dataid: str | None, token: object) -
 
 
 def check_outputs(outputs: object) -> dict[str, list[str]] | None:
-    """The data ids that a worker lists, each once, by dataset; BadValue for what cannot be one."""
+    """The data ids that a worker lists, each once, by dataset; BadValue for invalid ones."""
     if outputs is None:
         return None
     if not isinstance(outputs, Mapping):
@@ -47,14 +47,14 @@ def check_outputs(outputs: object) -> dict[str, list[str]] | None:
             raise BadValue(f"outputs.{name}", dataids, "is not a list of data ids")
         listed = list(dict.fromkeys(check_name("dataid", each) for each in dataids))
         if len(listed) > MOST_PARTS:
-            raise BadValue(f"outputs.{name}", len(listed), f"are too many; at most {MOST_PARTS:,} are listed")
+            raise BadValue(f"outputs.{name}", len(listed), f"are too many; at most {MOST_PARTS:,} are allowed")
         found[check_name("dataset", name)] = listed
     return found
 
 
 def without_secrets(claim: ClaimLike | str, message: object) -> str:
-    """What a worker says, with the secrets that it was handed masked: a driver may repeat a password in its error, or a
-    URL that contains it.
+    """A worker's text, with the secrets of its claim masked: a driver may repeat a password in its error, or a URL that
+    contains it.
     """
     text = "" if message is None else str(message)
     if isinstance(claim, ClaimHold):

@@ -1,20 +1,20 @@
-"""Claims whose worker died, as the doctor sees them."""
+"""Claims whose worker died, for the doctor."""
 
 from __future__ import annotations
 
 from headgate.core.faults import Fault
 from headgate.service.ledger.use_cases import Ledger
 
-#: The kind of fault that the ledger can have.
+#: The kind of fault for such a claim.
 DEAD_WORKER = "dead-worker"
-#: Seconds after which an expired claim that nobody has reaped is a fault.
+#: Seconds after which an expired claim that was not reaped counts as a fault.
 LONG_GONE_SECONDS = 60.0
-#: Expired claims that are named one by one.
+#: Number of expired claims that are named individually.
 MOST_NOTICES = 3
 
 
 def faults(ledger: Ledger) -> list[Fault]:
-    """Return claims that ended long ago, and that nobody has turned into errors."""
+    """Return claims that expired long ago and were not reaped."""
     return [
         Fault(DEAD_WORKER, f"{row.job}/{row.dataid}", f"{row.worker} claimed it and died", "set it to ERROR")
         for row in ledger.running() if row.expires_in is not None and row.expires_in < -LONG_GONE_SECONDS
@@ -22,7 +22,7 @@ def faults(ledger: Ledger) -> list[Fault]:
 
 
 def notices(ledger: Ledger) -> list[str]:
-    """Return claims whose lease expired a short while ago: the reaper, or the next worker, turns them into errors."""
+    """Return recently expired claims, which the reaper or the next worker will reap."""
     dead = [row for row in ledger.running() if row.expired and (row.expires_in or 0) >= -LONG_GONE_SECONDS]
     lines = [f"{row.sentence()}; the next worker or the reaper frees it" for row in dead[:MOST_NOTICES]]
     more = f"{len(dead) - MOST_NOTICES} more claims whose lease has expired"
@@ -30,6 +30,6 @@ def notices(ledger: Ledger) -> list[str]:
 
 
 def repair(ledger: Ledger, fault: Fault) -> bool:
-    """Repair it as the reaper would, and all others of its kind. Returns False if it is still there."""
+    """Reap it, with all others of its kind. Returns False if it still exists."""
     ledger.reap()
     return fault not in faults(ledger)

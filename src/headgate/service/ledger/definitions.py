@@ -1,4 +1,4 @@
-"""Definitions of datasets and jobs: all of them are checked, with keys and secrets, before any is written."""
+"""Definitions of datasets and jobs: all are checked, including keys and secrets, before any is written."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Definitions:
         for name, body in jobs.items():
             with _named("job", name):
                 self.jobs.append(_job(name, variables, **body))
-        #: Of the datasets that should have exactly these.
+        #: Secrets of the datasets that define them.
         self._secrets = {
             name: check_secrets(body["secrets"]) for name, body in datasets.items() if body.get("secrets") is not None
         }
 
     def check(self, secrets: Secrets, holders: Iterable[str], *, share: bool) -> None:
-        """Raise what sealing would: keys that cannot be read or do not fit, holders that nobody has confirmed."""
+        """Raise the errors that sealing would raise: unreadable or wrong keys, unconfirmed holders."""
         for name, values in self._secrets.items():
             secrets.check(name, values, [job.name for job in self.jobs if name in job.uses])
         uses = {job.name: job.uses for job in self.jobs} if share else {}
@@ -48,7 +48,7 @@ class Definitions:
             check_confirmed(secrets.new_holders(uses, named, allowed), holders)
 
     def seal(self, secrets: Secrets, holders: Iterable[str], *, share: bool) -> Defined:
-        """Seal what was checked, now that everything is defined. Returns what that changed, and warnings."""
+        """Seal the checked secrets, now that everything is defined. Returns the changes, and warnings."""
         changes: list[str] = []
         warnings: list[str] = []
         for name, values in self._secrets.items():

@@ -1,4 +1,4 @@
-"""How far the chunks of a job are: what is still to come, and what failed for good."""
+"""The progress of a job's chunks: the unfinished ones, and those that failed permanently."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headgate.service.leases.ending import EndWait, Look
 from headgate.service.leases.looking import Looking
 from headgate.service.ledger.questions import LedgerReader
 
-#: Asks how far some chunks of a job are, or all of them: the data ids, how many are known to be left, and how many
-#: seconds to wait for a change or the end, where the side that answers can wait.
+#: Returns the progress of some chunks of a job, or of all: given the data ids, the known number of unfinished ones, and
+#: how many seconds a waiting side may take.
 AskProgress = Callable[[Sequence[str], int | None, float], JobProgress]
 
 
@@ -30,13 +30,13 @@ class DataIds(Protocol):
 
 
 class JobWait:
-    """Asks again and again how far a job is, or some of its chunks: a few with each question."""
+    """Checks the progress of a job, or of some of its chunks, repeatedly: a few chunks with each query."""
 
     def __init__(self, ask: AskProgress, dataids: DataIds = ()) -> None:
-        """`dataids`: only these; none: every chunk that the job works on or may claim."""
+        """`dataids`: only these; empty: every chunk that the job works on or may claim."""
         self._ask = ask
         self._some = len(dataids) > 0
-        #: Chunks that were asked for and are not known to be finished, and those that were not asked for.
+        #: Chunks that are not known to be finished, and those that were not requested.
         self._open: list[str] = []
         self._unseen, self._unseen_count = iter(dataids), len(dataids)
         self._failures: list[Failure] = []
@@ -44,11 +44,11 @@ class JobWait:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether all chunks that were asked for are finished, and there are others."""
+        """Whether all requested chunks are finished, but there are others."""
         return not self._open and self._unseen_count > 0
 
     def ask(self, known: int | None, wait: float) -> JobProgress:
-        """How far it is. UnknownName when there is no such job."""
+        """The current progress. UnknownName when there is no such job."""
         if not self._some:
             return self._ask((), known, wait)
         new = list(islice(self._unseen, LOOKED_AT - len(self._open)))
@@ -66,14 +66,14 @@ def follow(
     ask: AskProgress, dataids: DataIds, looking: Callable[[JobWait, Look[JobProgress]], Looking[JobProgress]],
     left: int | None = None,
 ) -> EndWait[JobProgress]:  # fmt: skip
-    """Follow a job, or some of its chunks, to its end. `left`: how many are known to be left."""
+    """Follow a job, or some of its chunks, to its end. `left`: the last known number of unfinished chunks."""
     waiting = JobWait(ask, dataids)
     ended, mark = attrgetter("ended"), attrgetter("left")
     return EndWait(waiting.ask, ended, mark, partial(looking, waiting), left)
 
 
 def progress_of(ledger: LedgerReader, name: str, dataids: Sequence[str]) -> JobProgress:
-    """How far a job is; or the first of these chunks, until NAMED of them are not finished."""
+    """The progress of a job, or of the first of these chunks, until NAMED unfinished ones are found."""
     job, _ = ledger.job(name)
     return _of_some(ledger, job, dataids) if dataids else _of_all(ledger, job)
 

@@ -1,4 +1,4 @@
-"""Questions to the ledger, which change nothing."""
+"""Queries about the ledger, which change nothing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from headgate.core.values.words import check_word, unknown_word
 from headgate.service.checks import check_limit, check_names
 from headgate.stores.ports.ledger import LedgerStore
 
-#: What is left to do is not counted further: beyond this nobody waits for its end.
+#: Unfinished chunks are not counted beyond this number: nobody waits for the end of more.
 LEFT_MOST = 100_000
-#: What a caller may ask for of chunks, each with its check.
+#: The filters of chunks, each with its check.
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "dataset": partial(check_name, "dataset"), "job": partial(check_name, "job"),
     "dataid": partial(check_name, "dataid"), "kind": parse_kind, "status": parse_status,
@@ -31,7 +31,7 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class LedgerReader:
-    """Questions about datasets, jobs and chunks."""
+    """Queries about datasets, jobs and chunks."""
 
     _store: LedgerStore
 
@@ -52,7 +52,7 @@ class LedgerReader:
         """
         return self._store.job(check_name("job", name))
 
-    # ---------------------------------------------------------------- what is next
+    # ---------------------------------------------------------------- next chunks
 
     def explain(self, job: str, dataid: str) -> Verdict:
         """Explain whether a job may claim a chunk: each condition with its answer and the row that decides it."""
@@ -61,7 +61,7 @@ class LedgerReader:
     def logs(
         self, job: str, dataid: str, *, attempt: int | None = None, stream: str | None = None, limit: int = 10
     ) -> Sequence[Log]:
-        """List the kept logs of a chunk, newest attempt first: for each attempt one of stdout and one of stderr.
+        """List the stored logs of a chunk, newest attempt first: for each attempt one of stdout and one of stderr.
 
         :param attempt: Only of attempts with this number.
         :param stream: Only `stdout` or `stderr`.
@@ -84,11 +84,12 @@ class LedgerReader:
         return self._store.left(check_name("job", job), most)
 
     def recurrences(self) -> Sequence[Recurrence]:
-        """List the jobs that do their chunks again (`recur`), by name, each with when its oldest chunk was done."""
+        """List the recurring jobs (`recur`), by name, each with the time when its oldest chunk was processed."""
         return self._store.recurrences()
 
     def fan_in(self, job: str, dataids: Sequence[str], most: int = MOST_LINKS) -> Sequence[FanIn]:
-        """Return what data ids of a job need of each input, by data id: how much of it is READY, and links to it.
+        """Return the upstream data that data ids of a job need, by data id and input: how much of it is READY, and
+        links to it.
 
         :param job: Name of the job.
         :param dataids: Data ids of the job.
@@ -109,11 +110,11 @@ class LedgerReader:
         return self._store.readers(check_name("dataset", dataset), check_name("dataid", dataid), check_limit(most))
 
     def next_of(self, job: Job) -> Plan:
-        """Return what a job that is listed here would run next; callers may not be allowed to use its name."""
+        """Return what a listed job would run next; its name need not be valid for callers."""
         return self._store.plan(job.name, 1)
 
     def left_of(self, job: Job) -> int:
-        """Count the chunks that wait for a job that is listed here."""
+        """Count the chunks that wait for a listed job."""
         return self._store.left(job.name, LEFT_MOST)
 
     # ---------------------------------------------------------------- chunks
@@ -144,7 +145,7 @@ class LedgerReader:
         return rows
 
     def rows(self, which: RowFilter) -> Sequence[Row]:
-        """List rows of chunks, by names as the store has them."""
+        """List rows of chunks, by names that the store returned."""
         return self._store.rows(which)
 
     def standing(self) -> Sequence[Tally]:

@@ -1,4 +1,4 @@
-"""Acts on many chunks at once: those with a status, in a range, or whose data ids match a pattern."""
+"""Operations on many chunks at once: those with a status, in a range, or whose data ids match a pattern."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SelectedChunks:
     ) -> BulkResult:  # fmt: skip
         """Resubmit, hold, unhold or forget all chunks of a job that have a row and match. Returns what changed.
 
-        The selection is worked on part by part, each in one transaction. After an interruption, repeat the call:
-        with `status`, what is done already no longer matches. A chunk that a worker has claimed is not changed: it
+        The selection is worked on part by part, each in one transaction. After an interruption, repeat the call: with
+        `status`, chunks that were changed already no longer match. A chunk that a worker has claimed is not changed: it
         is among the `refusals`. With `downstream` a chunk is refused if anything that was made from it is claimed.
 
         :param act: `resubmit`, `hold`, `unhold` or `forget`.
@@ -32,7 +32,7 @@ class SelectedChunks:
             of which may match; none: all.
         :param status: Statuses, any of which may match; none: all. `unhold` takes those on hold.
         :param exact: Take data ids literally.
-        :param downstream: For `resubmit`: also every chunk that was made from them.
+        :param downstream: For `resubmit`: include every chunk that was made from them.
         :param dry_run: Only return what would change.
         """
         found = BulkResult(act)
@@ -50,14 +50,14 @@ class SelectedChunks:
         exact: bool = False, downstream: bool = False, steal: bool = False, dry_run: bool = False, after: str = "",
         by: str | None = None,
     ) -> BulkResult:  # fmt: skip
-        """Do the same to one part of the selection, in one transaction.
+        """Do the same for one part of the selection, in one transaction.
 
         :param act: As for `change_selected`, like the other arguments.
         :param dataids: Data ids, ranges and patterns.
         :param exact: Take data ids literally.
-        :param downstream: For `resubmit`: also every chunk that was made from them.
+        :param downstream: For `resubmit`: include every chunk that was made from them.
         :param dry_run: Only return what would change.
-        :param after: The `next` of the part before (default: the first part).
+        :param after: The `next` of the previous part (default: the first part).
         """
         selection = select(act, dataids, status, downstream=downstream, steal=steal, exact=exact)
         name, why = check_name("job", job), check_reason(reason)

@@ -34,19 +34,19 @@ from headgate.telemetry import event
 if TYPE_CHECKING:
     from threading import Event
 
-#: Leases of claims: short enough that a dead worker is noticed, long enough for a slow store.
+#: Default lease of claims: short enough to notice a dead worker, long enough for a slow store.
 DEFAULT_LEASE = 60.0
 #: A SHA-256.
 DIGEST = re.compile("[0-9a-f]{64}")
-#: Data ids that are published in one transaction.
+#: Number of data ids that are published in one transaction.
 PUBLISH_BATCH = 5000
 
 
 class Ledger(LedgerWaits, SelectedChunks):
     """Datasets, jobs, and the chunks that jobs claim; `gate.ledger`.
 
-    Public methods do what belongs to the caller's process: open and seal secrets, renew claims, wait. Those with a
-    leading underscore check, record and ask the store; `headgate.client.ledger` sends them to a service.
+    Public methods do the work of the caller's process: they open and seal secrets, renew claims and wait. Those with a
+    leading underscore check, log and call the store; `headgate.client.ledger` sends them to a service.
 
     :param job: Name of the job.
     :param dataset: Name of the dataset.
@@ -61,7 +61,7 @@ class Ledger(LedgerWaits, SelectedChunks):
     :param message: Reason of the failure or interruption. Secrets of the claim are masked in it.
     :param reason: Reason, recorded in the history.
     :param by: Name of the operator or process (default: this process).
-    :param steal: Also if a running worker holds the chunk.
+    :param steal: Even if a running worker holds the chunk.
     :param holders: Jobs that may read secrets they could not read before, each as DATASET/JOB.
     :param share: Let the job's keys open the secrets of its new datasets, as far as the available keys allow.
     :param kind: `INPUT` or `OUTPUT`.
@@ -74,7 +74,7 @@ class Ledger(LedgerWaits, SelectedChunks):
     ) -> None:
         """`variables`: the variables that jobs may set for their commands, besides PARAM_…."""
         self._store = store
-        #: Bytes that are kept of the end of each output of an attempt; 0: none.
+        #: Number of bytes kept of the end of each output of an attempt; 0: none.
         self.log_keep = log_keep
         self._variables = variables
         #: Keys of jobs, and secrets of datasets.
@@ -97,12 +97,12 @@ class Ledger(LedgerWaits, SelectedChunks):
         :param name: Name of the dataset.
         :param uri: Location of the data.
         :param order: Order of its data ids: `natural` (9 before 10) or `text`.
-        :param settings: What else is needed to reach the data; visible to everybody.
+        :param settings: Other data needed to reach it; visible to everyone.
         :param secrets: All secrets of the dataset by name, sealed for every job that uses it; needs the master key or
-            the keys of those jobs. None: they stay as they are.
+            the keys of those jobs. None: unchanged.
         :param secret_jobs: Jobs that may read the secrets; None: any job that uses the dataset.
         :param expect: Which data ids it should have, and when, such as `{"every": "day", "from": "2026-01-01"}`; None:
-            nothing is expected.
+        no expectation.
         """
         dataset = {"uri": uri, "order": order, "settings": settings, "secret_jobs": secret_jobs, "expect": expect}
         body = dataset if secrets is None else {**dataset, "secrets": secrets}
@@ -130,11 +130,11 @@ class Ledger(LedgerWaits, SelectedChunks):
         :param on_failure: `rerun`: retry a failed chunk; `hold`: hold it.
         :param stop_exit: `interrupt`: a worker that was asked to stop reports an interruption; `trust`: its exit code
             counts.
-        :param recur: Without outputs: seconds, or a text such as `90d`, after which a chunk that is DONE is done again
-            (0: never).
+        :param recur: Without outputs: seconds, or a text such as `90d`, after which a DONE chunk is processed again (0:
+        never).
         :param maps: By input: which of its data ids one data id of the job reads, with the keys of a pipeline file, for
             example `{"days": {"kind": "period", "period": "month", "unit": "day"}}`. The same one where none is given.
-        :param fan_out: Datasets of which one chunk makes several data ids. Its worker lists them: see `success`.
+        :param fan_out: Datasets for which one chunk yields several data ids. Its worker lists them: see `success`.
         """
         job = {
             "inputs": inputs, "outputs": outputs, "environment": environment, "max_attempts": max_attempts,
@@ -237,7 +237,7 @@ class Ledger(LedgerWaits, SelectedChunks):
         self, job: str, dataid: str, *, reason: str, steal: bool = False, key: str | None = None,
         worker: str | None = None, lease: float = DEFAULT_LEASE, request_id: str | None = None,
     ) -> Claim:  # fmt: skip
-        """Claim this chunk whatever the rules say, as an operator. A running worker keeps it unless you `steal` it."""
+        """Claim this chunk regardless of the rules, as an operator. A running worker keeps it unless you `steal` it."""
         opened = self._open(job, key)
         asked = {"worker": worker, "lease": lease, "request_id": request_id}
         return self._with_secrets(self._force(job, dataid, reason, steal=bool(steal), **asked), opened, key)
@@ -254,8 +254,8 @@ class Ledger(LedgerWaits, SelectedChunks):
 
         Raises ClaimRefused, and changes nothing, if `outputs` has a data id that was made from another one.
 
-        :param outputs: The data ids that were made of each dataset that the job fans out to: they become READY. Those
-            that the last success listed and this one does not are held.
+        :param outputs: The data ids that were made, by fan-out dataset of the job: they become READY. Ids of the last
+        success that are missing here are held.
         """
         self._success(*self._reference(claim, dataid, token), check_outputs(outputs), by)
 
@@ -311,13 +311,13 @@ class Ledger(LedgerWaits, SelectedChunks):
         self, claim: ClaimLike | str, texts: Sequence[LogText], dataid: str | None = None, token: int | None = None, *,
         ended: bool = False,
     ) -> None:  # fmt: skip
-        """Keep the end of what was written while the chunk was worked on. Secrets of the claim are masked in it.
+        """Store the end of the output of an attempt. Secrets of the claim are masked in it.
 
-        Call it as often as there is more; a text replaces the one before. While the chunk runs, its message is the last
+        Call it whenever there is more; a text replaces the one before. While the chunk runs, its message is the last
         line. Nothing is kept if the setting `log_keep` is 0. Raises ClaimLost if the claim is not yours.
 
         :param texts: The end of each stream.
-        :param ended: No more will follow: report the outcome next.
+        :param ended: The log is complete: report the outcome next.
         """
         safe = [replace(each, text=readable(redact(without_secrets(claim, each.text)))) for each in texts]
         self._keep_log(*self._reference(claim, dataid, token), safe, ended=ended)
@@ -352,7 +352,7 @@ class Ledger(LedgerWaits, SelectedChunks):
         """Run chunks again, before all others. Returns what changed.
 
         :param dataid: One or more data ids.
-        :param downstream: Also every chunk that was made from them.
+        :param downstream: Include every chunk that was made from them.
         :param dry_run: Only return what would change.
         """
         how = {"downstream": bool(downstream), "steal": bool(steal), "dry_run": bool(dry_run)}
@@ -383,9 +383,9 @@ class Ledger(LedgerWaits, SelectedChunks):
         """Declare a data id complete, for a job whose inputs have no calendar. Returns whether it was
         open.
 
-        What arrives later is late, and is noted or causes a redo, as the mapping says.
+        Later arrivals are late, and are noted or cause a redo, as the mapping says.
 
-        :param reopen: Undo it: more may arrive. Returns whether it was closed.
+        :param reopen: Reopen it: more may arrive. Returns whether it was closed.
         """
         names = check_name("job", job), check_name("dataid", dataid)
         return self._store.close(*names, check_note("reason", reason), actor(by), reopen=bool(reopen))
@@ -418,7 +418,7 @@ class Ledger(LedgerWaits, SelectedChunks):
         return self._store.pause(check_name("job", job), "", actor(by))
 
     def note_commands(self, job: str, digest: str, *, by: str | None = None) -> bool:
-        """Note which pipeline file says what the job runs. Returns whether that is another one than before.
+        """Record which pipeline file defines the job's commands. Returns whether it has changed.
 
         :param digest: SHA-256 of the file, in hexadecimal.
         """
@@ -449,7 +449,7 @@ class Ledger(LedgerWaits, SelectedChunks):
         try:
             ports = self._ports(claim.job, bare, opened, key)
         except WrongKey:
-            # Keys were changed between the proof and the claim. Claims that cannot be worked on are released.
+            # Keys were changed between the check and the claim. Claims that cannot be worked on are released.
             self.fail(claim, "the key was replaced while the chunk was being claimed")
             raise
         return replace(

@@ -1,4 +1,4 @@
-"""Watchers: who publishes the files of a dataset, and which files were counted."""
+"""Watchers: which process publishes the files of a dataset, and which files were counted."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from headgate.service.checks import check_positive_lease, printable
 from headgate.stores.ports.watches import WatchStore
 from headgate.telemetry import event
 
-#: Files that are asked for at a time.
+#: Number of files that are requested at a time.
 PAGE = 5000
 
 
 class Watches:
-    """Watchers of datasets; `gate.watches`. What is watched, and how, is known to the process that watches."""
+    """Watchers of datasets; `gate.watches`. Only the watching process knows what is watched, and how."""
 
     def __init__(self, store: WatchStore) -> None:
         self._store = store
 
     def list(self) -> Sequence[Watcher]:
-        """Return all watchers, by dataset, with what each last reported."""
+        """Return all watchers, by dataset, with their last reports."""
         return self._store.watchers()
 
     def forget(self, dataset: str, *, reason: str, by: str | None = None) -> None:
-        """Remove a watcher that will not come back, so that nobody misses it. The files that were counted stay.
+        """Remove a watcher that will not come back, so that no alarm is raised. The files that were counted stay.
 
         :param dataset: Name of the dataset.
         :param reason: Reason, for the log.
@@ -68,7 +68,7 @@ class Watches:
     def land(
         self, dataset: str, token: int, parcels: Sequence[Parcel], on_change: OnChange, *, by: str | None = None
     ) -> Sequence[Landed] | None:
-        """Publish chunks by their files, and record the files; None: the turn is another worker's by now."""
+        """Publish chunks by their files, and record the files; None: another worker has taken the turn."""
         for each in parcels:
             check_name("dataid", each.dataid)
             if any(not file.name or len(file.name) > LONGEST_NAME for file in each.files):

@@ -1,4 +1,4 @@
-"""Working on chunk after chunk in a loop of the caller's own: each is claimed, kept alive and reported."""
+"""Processing chunk after chunk in a loop of the caller: each is claimed, renewed and reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.service.leases.clock import steady
 from headgate.service.leases.renewal import ClaimHold
 from headgate.service.logs import traceback_log
 
-#: Why a chunk was not done.
+#: Why a chunk was not finished.
 LEFT = "the loop over the chunks ended before this chunk was done"
 #: A plain `for` closes its iterator without the error that ended it.
 UNKNOWN = f"{LEFT}; to record the reason, use: with ledger.work(…) as chunks"
@@ -40,7 +40,7 @@ class ClaimReports(Protocol):
 
 
 class Work:
-    """Claims of a job, one after the other, each renewed while its body runs and reported at its end.
+    """Claims of a job, one after another, each renewed while its body runs and reported at its end.
 
     An error in the body of a `with` block is reported as a failure with its text, and its traceback is kept as the
     log of the attempt; KeyboardInterrupt, SystemExit,
@@ -49,7 +49,7 @@ class Work:
     """
 
     def __init__(self, ledger: ClaimReports, claim_next: Callable[[], Claim | None], stop: Event | None = None) -> None:
-        # The loop must not refer to this object: dropped by a plain `for`, both have to end at once.
+        # The loop must not refer to this object: when a plain `for` drops it, both have to end at once.
         self._task = _Task(ledger, claim_next, stop)
         self._chunks = _chunks(self._task)
 
@@ -68,9 +68,9 @@ class Work:
         self._chunks.close()
 
     def made(self, dataset: str, dataids: Iterable[str]) -> None:
-        """Say which data ids the current chunk made of a dataset that the job fans out to.
+        """List the data ids that the current chunk made in a fan-out dataset of the job.
 
-        They are listed in the report when the chunk is done; none unless said otherwise.
+        They are part of the report when the chunk is done (default: none).
 
         :param dataset: The dataset.
         :param dataids: Its data ids; a later call replaces them.
@@ -83,16 +83,16 @@ class Work:
 
 
 class _Task:
-    """What a loop works on, and how it reports."""
+    """The state of a loop, and how it reports."""
 
     def __init__(self, ledger: ClaimReports, claim_next: Callable[[], Claim | None], stop: Event | None) -> None:
         self.ledger = ledger
         self.claim_next = claim_next
         self._stop = stop
-        #: Whether the error that ends the body is known when the loop is left.
+        #: Whether the error that ended the body is known when the loop is left.
         self.learns_errors = False
         self.error: BaseException | None = None
-        #: What the current chunk made by fan-out.
+        #: The fan-out of the current chunk.
         self.outputs: dict[str, list[str]] = {}
 
     @property
@@ -103,7 +103,7 @@ class _Task:
     def end(self, claim: Claim) -> None:
         """The body has ended: the chunk is done, unless the loop was asked to stop meanwhile."""
         if self.stopped and claim.stop_exit is not StopExit.TRUST:
-            with suppress(Lost):  # The body may have reported it as done by itself.
+            with suppress(Lost):  # The body may have reported it as done itself.
                 self.ledger.interrupt(claim, STOPPED)
             return
         listed = {name: self.outputs.get(name, []) for name, port in claim.outputs.items() if port.dataids is not None}
@@ -111,14 +111,14 @@ class _Task:
         try:
             self.ledger.success(claim, outputs=outputs)
         except (KeyboardInterrupt, SystemExit):
-            self.ledger.success(claim, outputs=outputs)  # It is done: a stop amid the report must not lose that.
+            self.ledger.success(claim, outputs=outputs)  # It is done: a stop during the report must not lose that.
             raise
-        except (BadValue, ClaimRefused) as error:  # What it listed is not its own.
+        except (BadValue, ClaimRefused) as error:  # Its listed ids belong to others.
             self.ledger.fail(claim, str(error))
             raise
 
     def leave(self, claim: Claim, error: BaseException) -> None:
-        """The loop was left. Nothing changes when the body reported the chunk by itself."""
+        """The loop was left. No effect if the body reported the chunk itself."""
         cause = self.error if isinstance(error, GeneratorExit) else error
         with suppress(HeadgateError):
             if self.stopped:
@@ -134,9 +134,9 @@ class _Task:
                 self.ledger.fail(claim, UNKNOWN)
 
     def _keep_traceback(self, claim: Claim, error: BaseException) -> None:
-        """The traceback is the attempt's log, without the frames of the loop itself."""
+        """The traceback becomes the attempt's log, without the frames of the loop itself."""
         if self.ledger.log_keep:
-            with suppress(HeadgateError):  # The outcome is reported all the same.
+            with suppress(HeadgateError):  # The outcome is reported nevertheless.
                 self.ledger.keep_log(claim, [traceback_log(claim.secrets(), error, self.ledger.log_keep)], ended=True)
 
 

@@ -1,1 +1,1 @@
-"""Locks: the use cases, waiting in the queue, and undoing requests whose outcome is unknown."""
+"""Locks: the use cases, waiting in the queue, and undoing requests with an unknown outcome."""

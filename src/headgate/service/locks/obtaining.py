@@ -1,6 +1,6 @@
-"""The steps of obtaining locks, none of which waits: each grant gets the real locks of the storage put under it.
+"""The steps of acquiring locks, none of which waits: each grant is backed by real locks of the storage.
 
-The real locks are taken before the store is asked: while a program outside Headgate holds one, nothing is granted.
+The real locks are acquired before the store is asked: while a program outside Headgate holds one, nothing is granted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from headgate.service.leases.clock import steady
 from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.telemetry import event
 
-#: A guard that is busy though the store knows of nobody is asked again so often, after so short a pause: a process of
-#: ours that releases notifies the store first.
+#: How often, and after which short pause, a busy guard is retried if the store knows no holder: a releasing process of
+#: ours notifies the store first.
 BRIEF_TRIES, BRIEF_SECONDS = 4, 0.02
 
 
@@ -56,7 +56,7 @@ class Grants(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Obtained:
-    """A grant, and when the request that brought it was sent (monotonic): its lease runs at most from then."""
+    """A grant, and when its request was sent (monotonic): its lease is counted from then."""
 
     grant: Granted
     sent: float
@@ -69,14 +69,14 @@ class Obtaining:
         self, store: Grants, guards: GuardKeeper, answer_within: float = DEFAULT_OPTIONS.answer_within, *,
         records: bool = True,
     ) -> None:  # fmt: skip
-        """`records`: log grants and waits; a service does that itself."""
+        """`records`: log grants and waits; a service does so itself."""
         self.store = store
         self.records = records
         self.answer_within = answer_within
         self._guards = guards
 
     def acquire(self, request: Request) -> Granted:
-        """All that is wanted, at once; LockRefused otherwise."""
+        """Everything that is wanted, at once; LockRefused otherwise."""
         if not self._guards.check(request):
             return self._told(self.store.acquire(request))
         for left in reversed(range(BRIEF_TRIES)):
@@ -92,7 +92,7 @@ class Obtaining:
         raise AssertionError("unreachable")
 
     def queue_up(self, request: Request) -> Obtained | Ticket:
-        """As `acquire`, but a place at the end of the queue. LockRefused by guards alone: ask again, soon."""
+        """Like `acquire`, but with a position at the end of the queue. LockRefused due to guards only: retry soon."""
         sent = steady()
         if not self._guards.check(request):
             result = self.store.queue_up(request)
@@ -101,7 +101,7 @@ class Obtaining:
             with self._guards.reserving(request, waits=True):
                 return self._queued(request, sent)
         except GuardsBusy as busy:
-            # Callers further back in the line of this process must not overtake others on the way into the queue.
+            # Requests further back in this process's line must not overtake others on the way into the queue.
             if self._guards.is_first(request) and self._is_blocked(request):
                 try:
                     return self._queued(request, sent)
@@ -123,14 +123,14 @@ class Obtaining:
         except GuardsBusy as busy:
             self.store.withdraw(ticket)
             raise LockRefused(ticket.request, busy.blockers) from busy
-        return Obtained(grant or (), sent)  # A store that gives up refuses or grants.
+        return Obtained(grant or (), sent)  # A store that gives up either refuses or grants.
 
     def leave_line(self, request: Request) -> None:
-        """The request does not wait for guards any more."""
+        """The request no longer waits for guards."""
         self._guards.leave_line(request.id)
 
     def _step(self, ticket: Ticket, ask: Callable[[Ticket], Granted | None]) -> Granted | None:
-        """What the store answers, with real locks under a grant. GuardsBusy, and it is not asked, otherwise."""
+        """The store's answer, with real locks under a grant. Otherwise GuardsBusy, without asking the store."""
         if not self._guards.check(ticket.request):
             grant = ask(ticket)
             return self._told(grant) if grant else None
@@ -155,7 +155,7 @@ class Obtaining:
     # ---------------------------------------------------------------- guards
 
     def _guarded(self, request: Request, grant: Granted) -> Granted:
-        """The grant with real locks under it; LockRefused, and it is released, when one of them is busy."""
+        """The grant with real locks under it; LockRefused, after releasing it, when one of them is busy."""
         busy = self._guard(grant)
         if not busy:
             return self._told(grant)
@@ -163,7 +163,9 @@ class Obtaining:
         raise failed[0] if failed else LockRefused(request, busy)
 
     def _guard(self, grant: Granted) -> list[Blocker]:
-        """Put real locks under the granted ones. Returns what was busy; what breaks is released and raised."""
+        """Acquire real locks under the granted ones. Returns the busy ones; on an error, everything is released and the
+        error is raised.
+        """
         busy: list[Blocker] = []
         try:
             for lock in grant:
@@ -191,7 +193,7 @@ class Obtaining:
         return grant
 
     def give_back(self, grant: Granted) -> list[HeadgateError]:
-        """Release everything, whatever fails on the way. Returns what failed."""
+        """Release everything, even if some releases fail. Returns what failed."""
         failed: list[HeadgateError] = []
         for lock in grant:
             try:

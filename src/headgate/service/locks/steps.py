@@ -12,7 +12,7 @@ from headgate.service.locks.waiting import LockWait
 
 
 class LockSteps:
-    """Each step of a request that was made and checked elsewhere; none of them waits."""
+    """Each step of a request that was created and checked elsewhere; none of them waits."""
 
     def __init__(self, obtaining: Obtaining, guards: GuardKeeper) -> None:
         self._obtaining = obtaining
@@ -31,15 +31,15 @@ class LockSteps:
         return found if isinstance(found, Ticket) else found.grant
 
     def place_of(self, request: Request) -> Ticket | None:
-        """Return the ticket of this very request; None: it has none that this process can see."""
+        """Return the ticket of this request; None: it has none that this process can see."""
         return self._store.place_of(request)
 
     def waiting(
         self, request: Request, deadline: float, wake: Callable[[], None], ticket: Ticket | None = None
     ) -> LockWait:
-        """Wait for a request in steps until the deadline (steady); `wake` is called when it is time for the next one.
+        """Wait for a request in steps until the deadline (steady); `wake` is called when the next step is due.
 
-        The caller keeps the place alive. `ticket`: the place that the request has already.
+        The caller keeps the queue position alive. `ticket`: the existing position of the request.
         """
         return LockWait(self._obtaining, request, deadline, wake, ticket=ticket, kept=True)
 

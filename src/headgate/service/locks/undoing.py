@@ -17,13 +17,13 @@ from headgate.core.errors import HeadgateError, Unavailable
 from headgate.service.leases.clock import steady
 from headgate.telemetry import event
 
-#: The first pause before a try, and the longest.
+#: The first pause before an attempt, and the longest.
 FIRST_SECONDS, LONGEST_SECONDS = 0.25, 15.0
 #: A request is given up after this long, unless another time is given.
 PATIENCE_SECONDS = 600.0
-#: Seconds that one try may take.
+#: Seconds that one attempt may take.
 TRY_SECONDS = 2.0
-#: Requests that are kept; the oldest are given up first.
+#: Number of requests that are kept; the oldest are given up first.
 MOST = 10_000
 
 
@@ -38,7 +38,7 @@ class _Pending:
 
 
 class Undoing:
-    """What is still to be undone, and the thread that does it while there is something."""
+    """The requests to undo, and the thread that undoes them."""
 
     def __init__(self) -> None:
         self._pending: deque[_Pending] = deque(maxlen=MOST)
@@ -54,14 +54,14 @@ class Undoing:
                 threading.Thread(target=self._run, name="headgate-undo", daemon=True).start()
 
     def forget(self, request_id: str) -> None:
-        """Undo nothing of that request any more."""
+        """Stop undoing that request."""
         if self._pending:
             with self._guard:
                 kept = [each for each in self._pending if each.request_id != request_id]
                 self._pending = deque(kept, MOST)
 
     def leave(self, store: object) -> None:
-        """Undo nothing on that store any more: it is closed."""
+        """Stop undoing requests on that store: it is closed."""
         with self._guard:
             self._pending = deque((each for each in self._pending if each.store is not store), MOST)
 
@@ -74,7 +74,7 @@ class Undoing:
                 if not todo:
                     self._runs = False
                     return
-            # Each in turn, the newest first: a store that stays away must not keep the others waiting.
+            # Each in turn, the newest first: a store that stays unavailable must not delay the others.
             done = [each for each in reversed(todo) if self._is_pending(each) and self._tried(each)]
             with self._guard:
                 self._pending = deque((each for each in self._pending if each not in done), MOST)
@@ -85,7 +85,7 @@ class Undoing:
             return one in self._pending
 
     def _tried(self, pending: _Pending) -> bool:
-        """Whether nothing is left to do."""
+        """Whether there is nothing left to undo."""
         try:
             with within(TRY_SECONDS):
                 pending.work()
@@ -115,12 +115,12 @@ def undo_later(request_id: str, store: object, work: Callable[[], None], patienc
 
 
 def leave(store: object) -> None:
-    """That store is closed: nothing on it is undone any more. What is leased there ends with its lease."""
+    """That store is closed: its requests are not undone any more. Leased holds there end with their lease."""
     if found := _undoing.get(os.getpid()):
         found.leave(store)
 
 
 def keep(request_id: str) -> None:
-    """The same request is made again: whatever it did before counts, and is not undone."""
+    """The same request is made again: its earlier effects count, and are not undone."""
     if _undoing and (found := _undoing.get(os.getpid())):
         found.forget(request_id)

@@ -45,7 +45,7 @@ from headgate.stores.options import DEFAULT_OPTIONS
 from headgate.stores.ports.locks import LockStore
 from headgate.telemetry import event
 
-#: Leases of `held`: short enough that a dead holder is noticed, long enough for a slow store.
+#: Default lease of `held`: short enough to notice a dead holder, long enough for a slow store.
 DEFAULT_LEASE = 60.0
 LockLike = Lock | LockHold | str
 
@@ -53,8 +53,8 @@ LockLike = Lock | LockHold | str
 class Locks:
     """Shared and exclusive locks on resources, held by named clients; `gate.locks`.
 
-    Public methods do what belongs to the caller's process: hold, renew, wait, keep storage guards. Those with a leading
-    underscore check, record and ask the store; `headgate.client.locks` sends them to a service.
+    Public methods do the work of the caller's process: they hold, renew, wait and keep storage guards. Those with a
+    leading underscore check, log and call the store; `headgate.client.locks` sends them to a service.
 
     :param client: Name of the client: a process or a person.
     :param resource: URI of the resource, compared exactly.
@@ -63,7 +63,7 @@ class Locks:
     :param wait: Seconds to wait in the queue (default: 0, which refuses at once).
     :param lease: Lease length in seconds; None: the lock lasts until it is released.
     :param reentrant: Count the client's own holds instead of refusing a second one.
-    :param note: Why the lock is held, for people.
+    :param note: The purpose of the lock, for display.
     :param request_id: Id of this request; a repeat with the same id returns the same lock (default: a new id).
     :param on_lost: Called with the LockLost, in another thread, as soon as the lock is lost.
     :param margin: Call `on_lost` this many seconds before an unrenewed lease expires (default: 0).
@@ -84,7 +84,7 @@ class Locks:
         self._guards = guards or GuardKeeper({})
         self._obtaining = Obtaining(store, self._guards, answer_within)
         self._lock_delay = check_span("lock_delay", lock_delay)
-        #: Resources that one request may name.
+        #: Number of resources that one request may name.
         self.resource_limit = resource_limit
 
     def acquire(
@@ -168,7 +168,7 @@ class Locks:
         return self._renew(*_reference(lock, token), lease)
 
     def check(self, lock: LockLike, token: int | None = None) -> Lock:
-        """Ask the store for the lock as it is now. Raises LockLost if it is no longer yours."""
+        """Return the current lock from the store. Raises LockLost if it is no longer yours."""
         return self._check(*_reference(lock, token))
 
     def upgrade(self, lock: LockLike, token: int | None = None) -> Lock:
@@ -250,7 +250,7 @@ class Locks:
         return self._store.clients()
 
     def register_client(self, client: str) -> datetime:
-        """Register a client and return since when it is known. Acquiring a lock does not require it."""
+        """Register a client and return when it was registered. Acquiring a lock does not require it."""
         return self._store.register_client(check_name("client", client))
 
     def forget_client(self, client: str) -> None:
@@ -262,7 +262,7 @@ class Locks:
         return self._store.resources()
 
     def register_resource(self, resource: str) -> None:
-        """Register a resource. Locking it does so as well."""
+        """Register a resource. Locking it also registers it."""
         self._store.register_resource(check_resource(resource))
 
     def forget_resource(self, resource: str) -> None:
@@ -293,7 +293,7 @@ class Locks:
         return status
 
     def faults(self) -> Sequence[Fault]:
-        """List damage to locks, chunks, counters, history and clock, each with what a repair does. Changes nothing."""
+        """List damage to locks, chunks, counters, history and clock, with the effect of a repair. Changes nothing."""
         return self._store.faults()
 
     def repair(self, fault: Fault, *, by: str) -> bool:
@@ -332,7 +332,7 @@ class Locks:
         return replace(lock, note=f"{lock.note} [no storage guard: {found.why}]".lstrip())
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
-        """Call `lost` as soon as the store learns that a lock is gone. Returns a function that stops watching."""
+        """Call `lost` as soon as the store notices that a lock is lost. Returns a function that stops watching."""
         return self._store.watch_loss(lock, lost)
 
     def _obtain(
@@ -344,7 +344,7 @@ class Locks:
         return obtain(self._obtaining, request, steady() + seconds)
 
     def _end(self, holds: Sequence[LockHold]) -> HeadgateError | None:
-        """Stop renewing, then release what is still ours or may be. Returns the first error."""
+        """Stop renewing, then release the locks that are, or may be, still ours. Returns the first error."""
         errors: list[HeadgateError] = []
         for hold in holds:
             hold.stop()
@@ -353,7 +353,7 @@ class Locks:
                 if hold.lost:
                     errors.append(hold.lost)
                     self._guards.lose(hold.id, hold.token)
-                    with suppress(HeadgateError):  # The store may still have it; otherwise it ends by itself.
+                    with suppress(HeadgateError):  # It may still exist in the store; if it is leased it will expire.
                         self._release(hold.id, hold.token)
                 else:
                     self.release(hold)
@@ -386,7 +386,7 @@ class Locks:
             lock.lock = changed
         return changed
 
-    # ---------------------------------------------------------------- checked, recorded, and asked of the store
+    # ---------------------------------------------------------------- checks, logging, and calls of the store
 
     def _request(
         self, client: str, resources: Wanted, lease: float | None, note: str, *, reentrant: bool, request_id: str | None

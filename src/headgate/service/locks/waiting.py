@@ -1,4 +1,4 @@
-"""Waiting for locks: one request, from joining the queue to the grant, in steps that do not wait.
+"""Waiting for locks: one request, from joining the queue to the grant, in steps that never wait.
 
 Callers take steps until one returns the grant, and sleep in between until they are woken, or for as long as the step
 says. The library sleeps in the calling thread (`obtain`), the service in a task of its event loop.
@@ -19,18 +19,18 @@ from headgate.service.locks.obtaining import Obtained, Obtaining
 from headgate.service.locks.undoing import keep, undo_later
 from headgate.telemetry import event
 
-#: The number of a place in a queue that may have been taken, when its number is not known.
+#: The number of a queue position that may have been taken, when its number is not known.
 NO_NUMBER = 0
-#: A waiter reports to the store at least this often that it lives.
+#: A waiter sends a sign of life to the store at least this often.
 SIGN_OF_LIFE_SECONDS = 3.0
-#: A pause before a store that does not answer, or a busy guard, is asked again.
+#: The pause before an unavailable store, or a busy guard, is retried.
 PAUSE_SECONDS = 0.2
-#: A pause before the next look after a turn that had not come.
+#: The pause before the next check after a turn that had not come.
 SOON_SECONDS = 0.001
 
 
 class LockWait:
-    """One request that waits, and what it has got so far. Its steps are taken one after the other, in any thread."""
+    """One waiting request, and its state so far. Its steps are taken one after another, in any thread."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class LockWait:
         ticket: Ticket | None = None,
         kept: bool = False,
     ) -> None:
-        """`wake` is called, from any thread, when it is time for the next step. `ticket`: a place that it has already.
-        `kept`: the caller reports to the store that the waiter lives.
+        """`wake` is called, from any thread, when it is time for the next step. `ticket`: its existing position.
+        `kept`: the caller sends the waiter's signs of life.
         """
         self.request = request
         self.deadline = deadline
-        #: Its place in the queue; None: it has none yet.
+        #: Its position in the queue; None: it has none yet.
         self.ticket = ticket
         self._obtaining = obtaining
         self._store = obtaining.store
@@ -58,7 +58,7 @@ class LockWait:
         self._grant: Granted = ()
 
     def step(self, *, woken: bool = False) -> Obtained | float:
-        """What was asked for, or the seconds to sleep at most. LockRefused: it left the queue. StoreUnavailable."""
+        """The grant, or the maximum seconds to sleep. LockRefused: it left the queue. StoreUnavailable."""
         with self._in_time():
             try:
                 found = self._join() if self.ticket is None else self._try_turn(self.ticket, woken=woken)
@@ -73,7 +73,7 @@ class LockWait:
         return found
 
     def give_up(self) -> Obtained:
-        """The time is over: what was asked for, if it is the turn after all, else LockRefused."""
+        """The time is over: the grant if it is the turn after all, else LockRefused."""
         if self.ticket is None:
             raise TypeError("it has no place in the queue")
         with self._in_time():
@@ -82,7 +82,7 @@ class LockWait:
         return found
 
     def withdraw(self) -> None:
-        """As if it had not been asked: leave the queue, and release what was granted."""
+        """Undo the request: leave the queue, and release what was granted."""
         self._obtaining.leave_line(self.request)
         if self._grant:
             self._obtaining.give_back(self._grant)
@@ -93,11 +93,13 @@ class LockWait:
                 undo_later(self.request.id, self._store, lambda: self._store.withdraw(ticket))
 
     def _in_time(self) -> within:
-        """Every step ends before the caller has to be answered."""
+        """Every step ends before the caller must get its answer."""
         return within(max(self.deadline - steady(), 0.0) + self._obtaining.answer_within)
 
     def _join(self) -> Obtained | float:
-        """Join the queue; again while there is time to wait, when the store did nothing because it was busy or away."""
+        """Join the queue; retry while there is time to wait, if the store did nothing because it was busy or
+        unavailable.
+        """
         try:
             result = self._obtaining.queue_up(self.request)
         except StoreUnavailable as error:
@@ -145,8 +147,8 @@ class LockWait:
 def obtain(obtaining: Obtaining, request: Request, deadline: float) -> Obtained:
     """Wait in this thread until the deadline (steady). Returns the grant; raises LockRefused, and nothing is taken.
 
-    Raises StoreUnavailable at the latest `answer_within` seconds after the deadline. If its outcome is unknown, a grant
-    is released in the background, unless the caller asks again with the same request id.
+    Raises StoreUnavailable at the latest `answer_within` seconds after the deadline. If the outcome is unknown, a grant
+    is released in the background, unless the caller retries with the same request id.
     """
     keep(request.id)
     store = obtaining.store
@@ -173,7 +175,7 @@ def _wait(obtaining: Obtaining, request: Request, deadline: float) -> Obtained:
             if isinstance(found, Obtained):
                 return found
             woken = signal.wait(min(found, max(deadline - steady(), 0.0)))
-            if woken:  # Otherwise it may be set just now.
+            if woken:  # Otherwise it may just be set.
                 signal.clear()
         return waiting.give_up()
     except LockRefused:
@@ -184,5 +186,5 @@ def _wait(obtaining: Obtaining, request: Request, deadline: float) -> Obtained:
 
 
 def waits_outside(refused: LockRefused) -> bool:
-    """Whether only programs outside Headgate block it: only retrying soon can help."""
+    """Whether only programs outside Headgate block it: then only retrying soon can help."""
     return bool(refused.blockers) and all(blocker.kind == "guard" for blocker in refused.blockers)

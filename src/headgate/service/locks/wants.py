@@ -1,4 +1,4 @@
-"""The resources that a request names, each with a mode, as callers give them."""
+"""Conversion of the resources that a request names, each with a mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.core.values.names import check_resource
 
 
 class Single(NamedTuple):
-    """The only resource of a request, and its mode."""
+    """The single resource of a request, and its mode."""
 
     resource: str
     mode: str

@@ -1,1 +1,1 @@
-"""How things stand: status, counts, alarms, and the last day."""
+"""The state of a store: status, counts, alarms, and the last day."""

@@ -1,4 +1,4 @@
-"""Gathers the facts that the rules for alarms look at."""
+"""Collects the facts that the rules for alarms look at."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ from headgate.service.queue.use_cases import Queue
 from headgate.service.upkeep import Upkeep
 from headgate.stores.ports.history import HistoryStore
 
-#: The most pending batches whose profile is checked, jobs of the ledger that are read, and messages that are counted.
+#: Maximum number of pending batches whose profile is checked, of jobs of the ledger that are read, and of messages that
+#: are counted.
 MOST_BATCHES, MOST_JOBS, MOST_COUNTED = 100, 100, 1000
-#: History entries by which the usual time in a state, or between two runs of a job, is judged.
+#: Number of history entries from which the usual time in a state, or between two runs of a job, is derived.
 EXPERIENCE = 500
 #: A completed job that is older should have been cleaned up.
 CLEANED_WITHIN = timedelta(days=1)
-#: The ledger is looked through once in this many seconds: its chunks are stuck after a day.
+#: The ledger is checked once in this many seconds: its chunks count as stuck after a day.
 LEDGER_SECONDS = 60.0
-#: Chunks that were due so long ago should have been judged.
+#: Chunks that were due this long ago should have been judged.
 UNJUDGED_SECONDS = 300.0
 
 
 class Profiles(Protocol):
-    """What a process knows of ingest profiles."""
+    """A process's access to ingest profiles."""
 
     @property
     def exists(self) -> bool:
         """Whether there is a folder of profiles."""
 
     def problem(self, name: str) -> str:
-        """Why the profile of that name cannot be used; empty: it can."""
+        """Why the profile with that name cannot be used; empty: it can."""
 
 
 class FindsAlarms(Protocol):
@@ -55,7 +56,7 @@ class FindsAlarms(Protocol):
         """Everything that is stuck now."""
 
     def of_batch(self, batch: Batch) -> list[Alarm]:
-        """What keeps a batch from being taken; nothing when nobody has to take it, or the store does not answer."""
+        """What blocks a batch; empty when nothing does, or the store does not answer."""
 
 
 class Alarms:
@@ -105,7 +106,7 @@ class Alarms:
         )
 
     def of_batch(self, batch: Batch) -> list[Alarm]:
-        """What keeps a batch from being taken; nothing when nobody has to take it, or the store does not answer."""
+        """What blocks a batch; empty when nothing does, or the store does not answer."""
         if batch.state not in work_states(BATCH):
             return []
         with suppress(Unavailable):
@@ -129,11 +130,11 @@ class Alarms:
 
     @property
     def _knows_consumers(self) -> bool:
-        """Merritt's own daemons work on a queue in its spelling, and sign on nowhere."""
+        """Merritt's own daemons work on a queue in its spelling, without registering."""
         return self._queue.tables()[1] is not MERRITT_INGEST_JOB
 
     def _elsewhere(self, living: set[str]) -> bool:
-        """Whether daemons on another machine, with profiles of their own, take new batches."""
+        """Whether daemons on another machine, with their own profiles, take new batches."""
         return not self._profiles.exists and step_of(BATCH.name, PENDING) in living
 
     def _waiting(self, living: set[str]) -> list[Backlog]:
@@ -161,7 +162,7 @@ class Alarms:
         return [(batch, problems[batch.profile]) for batch in batches if problems[batch.profile]]
 
     def _rounds(self, living: set[str]) -> dict[str, int]:
-        """How much waits for the daemons that are missing."""
+        """The amount of work that waits for missing daemons."""
         jobs = self._queue.tables()[1]
         age = CLEANED_WITHIN.total_seconds()
         counts: dict[str, Callable[[], int]] = {
@@ -173,18 +174,18 @@ class Alarms:
         return {name: count() for name, count in counts.items() if name not in living}
 
     def _unjudged(self) -> int:
-        """How many datasets have chunks that were due some time ago, and were not judged."""
+        """Number of datasets with chunks that were due some time ago and not judged."""
         found = self._expectations.lateness() if self._expectations else ()
         return sum(each.behind > UNJUDGED_SECONDS for each in found)
 
     def _usual(self, noun: str, state: str) -> timedelta | None:
-        """How long items stayed in a state, by the newest history."""
+        """How long items stayed in a state, according to the newest history."""
         told = self._history.page(HistoryFilter(nouns=(noun,), limit=EXPERIENCE))
         spent = [entry.spent for entry in told if entry.before == state and entry.spent is not None]
         return timedelta(seconds=median(spent)) if spent else None
 
     def _unclaimed_chunks(self) -> Sequence[Unclaimed]:
-        """Chunks of jobs that nobody runs, one entry for each job."""
+        """Claimable chunks of jobs that are not running, one entry for each job."""
         ledger = self._ledger
         if ledger is None:
             return ()

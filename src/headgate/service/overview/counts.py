@@ -1,4 +1,4 @@
-"""How many: every number that status, doctor, metrics, API and dashboard show comes from here."""
+"""Counts: the source of every number in status, doctor, metrics, API and dashboard."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def count_all(
     locks: Locks, ledger: Ledger | None, queue: Queue, inventory: Inventory | None, activity: Activity,
     expectations: Expectations | None,
 ) -> Counts:  # fmt: skip
-    """Every count, now. Costs nothing that grows with what is done."""
+    """Every count, now. The cost does not grow with the number of finished chunks."""
     held = locks.status()["locks"]
     chunks = Counter[str]() if ledger is None else chunks_by_status(ledger.standing())
     batches, jobs = (queue.counts().get(table.name, {}) for table in queue.tables())
@@ -53,7 +53,7 @@ def count_all(
 
 
 def job_counts(ledger: Ledger, job: str) -> dict[str, int]:
-    """The counts of one job; what waits is counted up to LEFT_MOST."""
+    """The counts of one job; waiting chunks are counted up to LEFT_MOST."""
     now = chunks_by_status(ledger.standing(), job)
     return {
         "running": now[RUNNING], "expired": now[EXPIRED], "failed": now[ERROR], "held": now[HOLD],
@@ -69,5 +69,5 @@ def job_in_words(now: Mapping[str, int]) -> str:
 
 
 def count_running(jobs: Mapping[str, int], table: Machine) -> int:
-    """Ingest jobs in a state between pending and their end."""
+    """Ingest jobs in a state between pending and the end."""
     return sum(jobs.get(state, 0) for state in work_states(table) if state != PENDING)

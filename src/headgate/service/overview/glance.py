@@ -1,4 +1,4 @@
-"""The whole at a glance: what runs, what waits, and what needs a person."""
+"""A summary: running and waiting work, and problems that need a person."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from headgate.service.ledger.use_cases import Ledger
 from headgate.service.locks.use_cases import Locks
 from headgate.service.queue.use_cases import Queue
 
-#: At most this many failed and held chunks, and undelivered messages, are named.
+#: Maximum number of failed and held chunks, and of undelivered messages, that are named.
 MOST_NAMED = 200
-#: Seconds after which a waiter for a lock may need a person.
+#: Seconds after which a waiter for a lock may need attention.
 LONG_WAIT = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What runs, what waits and what needs an operator, at one moment."""
+    """Running work, waiting work and problems that need an operator, at one moment."""
 
     #: By the caller's clock.
     at: datetime
@@ -42,9 +42,9 @@ class Overview:
     paused: Sequence[Job]
     #: Batches that failed, up to MOST_NAMED.
     failed_batches: Sequence[Batch]
-    #: Of the queue: collections that are held.
+    #: The held collections of the queue.
     holds: Sequence[Hold]
-    #: Mails and callbacks that did not arrive, up to MOST_NAMED.
+    #: Undelivered mails and callbacks, up to MOST_NAMED.
     undelivered: Sequence[Message] = ()
     #: API tokens that expire soon, earliest first.
     expiring: Sequence[ApiToken] = ()
@@ -53,12 +53,12 @@ class Overview:
 
     @property
     def oldest_wait(self) -> timedelta | None:
-        """Of a lock that somebody waits for."""
+        """The holders of a lock that others wait for."""
         return max(self.at - self.waiting[0].since, timedelta()) if self.waiting else None
 
     @property
     def long_waits(self) -> Sequence[Waiter]:
-        """Waiters that have waited for long."""
+        """Waiters that have been waiting for a long time."""
         return [waiter for waiter in self.waiting if self.at - waiter.since >= LONG_WAIT]
 
 
@@ -70,7 +70,7 @@ def overview(
     inventory: Inventory | None,
     expiring: Sequence[ApiToken],
 ) -> Overview:
-    """How things stand. Asks for nothing that grows with what is done."""
+    """How things stand. The cost does not grow with the number of finished chunks."""
     return Overview(
         at=datetime.now(UTC),
         now=now,

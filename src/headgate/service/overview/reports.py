@@ -1,4 +1,4 @@
-"""How things stand: the status, every count, and the whole at a glance."""
+"""Reports on the state of a store: the status, every count, and a summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headgate.service.queue.use_cases import Queue
 
 @dataclass(frozen=True, slots=True)
 class OverviewReports:
-    """The reports on one store. Each is cheap, however much the store holds."""
+    """The reports on one store. Each is cheap, however much the store contains."""
 
     locks: Locks
     queue: Queue
@@ -32,11 +32,13 @@ class OverviewReports:
     expectations: Expectations | None
 
     def status(self) -> dict[str, Any]:
-        """Return what runs, what is locked and what failed, in the form of ICAT's IDS."""
+        """Return running work, locks and failures, in the format of ICAT's IDS."""
         return short_status(self.locks, self.queue, self.ledger, rich=False)
 
     def rich_status(self, expiring: Sequence[ApiToken], alarms: Sequence[Alarm]) -> dict[str, Any]:
-        """Return the status with counts, running chunks, holders, waiters, the queue, and what needs an operator."""
+        """Return the status with counts, running chunks, holders, waiters, the queue, and problems that need an
+        operator.
+        """
         found = short_status(self.locks, self.queue, self.ledger, rich=True)
         return add_rich(found, self.queue, self.ledger, self.counts(), expiring, alarms)
 
@@ -45,6 +47,6 @@ class OverviewReports:
         return count_all(self.locks, self.ledger, self.queue, self.inventory, self.activity, self.expectations)
 
     def overview(self, expiring: Sequence[ApiToken], alarms: Sequence[Alarm]) -> Overview:
-        """Return what runs, what waits, and what needs an operator."""
+        """Return running work, waiting work, and problems that need an operator."""
         found = overview(self.counts(), self.locks, self.ledger, self.queue, self.inventory, expiring)
         return replace(found, alarms=alarms)

@@ -18,13 +18,13 @@ from headgate.service.ledger.use_cases import Ledger
 from headgate.service.locks.use_cases import Locks
 from headgate.service.queue.use_cases import Queue
 
-#: At most this many ingest jobs of a state, failures and running chunks are listed.
+#: Maximum number of ingest jobs per state, of failures, and of running chunks that are listed.
 MOST_JOBS, MOST_FAILURES, MOST_RUNNING = 1000, 100, 100
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def short_status(locks: Locks, queue: Queue, ledger: Ledger | None, *, rich: bool) -> dict[str, Any]:
-    """What is locked, what is under way, what failed; `rich`: with holders, waiters and workers."""
+    """Locks, unfinished work and failures; `rich`: with holders, waiters and workers."""
     found = locks.status(rich=rich)
     return {**found, "opsQueue": operations(queue, rich=rich), "failures": failures(queue, ledger)}
 
@@ -37,8 +37,8 @@ def add_rich(
     expiring: Sequence[ApiToken],
     alarms: Sequence[Alarm],
 ) -> dict[str, Any]:
-    """The status with every count, running chunks, the queue, API tokens that expire soon, what is stuck, and batches
-    whose failure no failed job explains.
+    """The status with every count, running chunks, the queue, API tokens that expire soon, what is stuck, and failed
+    batches without failed jobs.
     """
     ending = [{"id": each.id, "name": each.name, "expires_in": each.expires_in} for each in expiring]
     summary = {"counts": queue.counts(), "holds": [asdict(hold) for hold in queue.holds()]}
@@ -50,7 +50,7 @@ def add_rich(
 
 
 def operations(queue: Queue, *, rich: bool) -> list[dict[str, Any]]:
-    """Ingest jobs that have not ended, by state and id; the rich form adds who works on each, and since when."""
+    """Ingest jobs that have not ended, by state and id; the rich form adds the worker of each, and since when."""
     states = (HELD, *work_states(queue.tables()[1]))
     found = [job for state in states for job in queue.jobs(state, limit=MOST_JOBS)]
     return [_operation(job) | ({"worker": job.worker, "since": job.since} if rich else {}) for job in found]

@@ -1,1 +1,1 @@
-"""Batches and ingest jobs: the use cases, questions, who works on them, and where their files are."""
+"""Batches and ingest jobs: the use cases, queries, running daemons, and the work folder."""

@@ -28,11 +28,11 @@ from headgate.core.values.names import check_resource
 from headgate.core.values.words import check_word
 from headgate.service.checks import check_positive_lease, check_token
 
-#: Short enough that a dead consumer is noticed, long enough for a slow store.
+#: Default lease: short enough to notice a dead consumer, long enough for a slow store.
 DEFAULT_LEASE = 60.0
-#: Largest document of a submission or of a job's configuration, in bytes: a node of a tree holds no more.
+#: Maximum size of a submission or of a job's configuration, in bytes: a node of a tree holds no more.
 LARGEST_DOCUMENT = 500_000
-#: What a payload may be.
+#: The types of payload.
 TYPES = (
     "file", "container", "object-manifest",
     "batch-manifest", "container-batch-manifest", "single-file-batch-manifest",
@@ -43,7 +43,7 @@ DUBLIN_CORE = (
     "contributor", "coverage", "creator", "date", "description", "format", "identifier", "language", "publisher",
     "relation", "rights", "source", "subject", "title", "type",
 )  # fmt: skip
-#: What may be said of a submission besides, and what it means.
+#: The additional fields of a submission, with their meanings.
 METADATA: Mapping[str, str] = {
     "erc_who": "Creator of the object.",
     "erc_what": "Title of the object.",
@@ -66,7 +66,7 @@ METADATA: Mapping[str, str] = {
 
 
 def taken_of(item: object) -> Taken:
-    """What an owner shows: an item that it took, or its id, token and state."""
+    """An owner's proof: an item that it took, or its id, token and state."""
     if isinstance(item, Batch | IngestJob):
         return Taken(item.id, item.token, item.state, item.worker, item.lease or DEFAULT_LEASE)
     if not isinstance(item, Taken):
@@ -88,7 +88,7 @@ def check_state(machine: Machine, value: object) -> str:
 
 
 def check_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of a submission besides: known names, each with a text, a number or a list of texts."""
+    """The additional data of a submission: known names, each with a text, a number or a list of texts."""
     for name, value in metadata.items():
         check_word("metadata", name, tuple(METADATA))
         texts = value if isinstance(value, list | tuple) else [value]
@@ -111,7 +111,7 @@ def check_document(what: str, document: object) -> dict[str, Any]:
 
 
 def check_settings(what: str, document: object) -> dict[str, Any]:
-    """What an owner adds to a job's configuration: nothing that the store or the profile decides."""
+    """An owner's additions to a job's configuration: keys that neither the store nor the profile determines."""
     found = check_document(what, document)
     if fixed := [name for name in FIXED_KEYS if name in found]:
         raise BadValue(what, ", ".join(fixed), "cannot be set; it is fixed when the job is created")
@@ -156,7 +156,7 @@ def check_new_job(row: NewJob | Mapping[str, Any]) -> NewJob:
 def check_changes(
     priority: object, space_needed: object, identifiers: object, configuration: object, report: object
 ) -> Changes:
-    """What an owner writes down."""
+    """Values that an owner updates."""
     if space_needed is not None and (
         isinstance(space_needed, bool) or not isinstance(space_needed, int) or not 0 <= space_needed < 2**63
     ):
@@ -180,7 +180,7 @@ class KnownProfiles(Protocol):
         """Whether there is a folder of profiles."""
 
     def holds(self) -> Sequence[Hold]:
-        """The collections that their profiles hold."""
+        """The collections that are on hold by their profiles."""
 
     def names(self) -> Sequence[str]:
         """All of them."""

@@ -1,4 +1,4 @@
-"""The queue alone on the move, between stores that keep it differently: read and compared through its port."""
+"""Moving a queue alone, between stores that keep it differently: read and compared through its port."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from headgate.stores.ports.history import all_entries
 from headgate.stores.ports.moving import PORTION, Contents, Digest, QueuePlace, Row
 from headgate.stores.ports.queue import QueueStore
 
-#: What a queue is made of, in the order in which it is written.
+#: The parts of a queue, in the order in which they are written.
 PARTS = ("holds", "batches", "ingest jobs", "history")
 T = TypeVar("T", Batch, IngestJob)
 
 
 class QueueSource:
-    """A queue to be read from. Nothing holds it still: what changes meanwhile is found at the end."""
+    """A queue as the source of a copy. It is not locked: changes during the copy are found at the end."""
 
     def __init__(self, place: QueuePlace, *, in_use: bool) -> None:
         self.name = place.name
@@ -50,11 +50,11 @@ class QueueSource:
                     f"the {part} in {self.name} changed during the copy. Stop all clients of that store and repeat "
                     "the command: it starts over"
                 )
-        # A taken item looks like any other in what was compared.
+        # The comparison ignores whether an item is taken.
         self._refuse_users()
 
     def jump(self) -> Jump:
-        """Return how far tokens jump; ids go on where they are, unless others may be making some right now."""
+        """Return how far tokens jump; ids do not jump, unless other processes may be creating some right now."""
         jump = next_jump(Jump(), secrets.randbelow)
         return jump if self._in_use else replace(jump, ids=0)
 
@@ -63,7 +63,7 @@ class QueueSource:
             _refuse_users(self._place)
 
     def _look(self) -> tuple[dict[str, int], int]:
-        """How many there are of each, and the greatest token of all."""
+        """The number of each kind, and the greatest token of all."""
         batches = [each.token for portion in _batches(self._queue) for each in portion]
         jobs = [each.token for portion in _jobs(self._queue) for each in portion]
         told = sum(len(rows) for rows in _history(self._place))
@@ -72,7 +72,7 @@ class QueueSource:
 
 
 class QueueTarget:
-    """A queue to be written into."""
+    """A queue as the target of a copy."""
 
     def __init__(self, place: QueuePlace) -> None:
         self.name = place.name
@@ -122,7 +122,7 @@ def _digest(place: QueuePlace, part: str) -> Digest:
 
 
 def _documents(place: QueuePlace, part: str) -> Iterator[Sequence[Row]]:
-    """A part of the queue in JSON, without what a move changes: who has taken an item, and by which token."""
+    """A part of the queue in JSON, without the values that a move changes: the owner of an item, and its token."""
     queue = place.queue
     if part == "holds":
         yield [[plain(replace(each, since=_milliseconds(each.since)))] for each in queue.holds()]
@@ -149,7 +149,7 @@ def _jobs(queue: QueueStore) -> Iterator[Sequence[IngestJob]]:
 
 
 def _still(item: T) -> T:
-    """The item as if it were not taken, with its times as every store can keep them."""
+    """The item as if it were not taken, with its times in the precision that every store supports."""
     return replace(item, worker="", token=0, lease=None, principal="", since=_milliseconds(item.since))
 
 

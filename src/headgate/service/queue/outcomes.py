@@ -1,4 +1,4 @@
-"""What a handler says of the item that it was given. It reports an outcome; it never sets a state."""
+"""The outcomes that a handler can return for an item. It reports an outcome; it never sets a state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.service.leases.renewal import ItemHold
 class Done:
     """The step succeeded: the item moves to the next state, with these changes in the same write. None: unchanged."""
 
-    message: str = ""  #: Shown with the item.
+    message: str = ""  #: The message, shown with the item.
     priority: int | None = None  #: 0 to 99, lowest first.
     space_needed: int | None = None  #: Bytes that the job needs in the work folder.
     identifiers: Identifiers | Mapping[str, Any] | None = None  #: ARK and local ids of the object.
@@ -41,13 +41,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """The step cannot be done yet: the item keeps its state, and is tried again after a pause."""
+    """The step cannot be done yet: the item keeps its state, and is retried after a pause."""
 
     message: str = ""  #: Why, shown with the item.
 
 
 Outcome = Done | Failed | Held | NotNow
-#: Works on one item. `hold.lost` says when the item is no longer the consumer's: then stop, nothing will be recorded.
+#: Processes one item. When the consumer has lost the item, `hold.lost` is set: stop then, because nothing will be
+#: recorded.
 Handler = Callable[[Item, ItemHold], Outcome]
 
 
@@ -56,7 +57,7 @@ class CanFinish(Protocol):
     """A handler with something to do after the queue has recorded its outcome."""
 
     def finished(self, item: Item) -> None:
-        """Called after the item has changed its state. If it is missed, the cleaner has to do the work.
+        """Called after the item has changed its state. If the call is missed, the cleaner does the work.
 
         :param item: The item in its new state.
         """

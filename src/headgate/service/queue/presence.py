@@ -1,4 +1,4 @@
-"""Which consumers work on which steps: daemons sign on, and other consumers are noted when they ask for work."""
+"""Which consumers process which steps: daemons register, and other consumers are noted when they ask for work."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from headgate.service.checks import check_names, check_positive_lease
 from headgate.service.leases.clock import steady
 from headgate.stores.ports.queue import QueueStore
 
-#: A daemon that died must not seem to live for longer.
+#: A dead daemon must not appear alive for longer.
 LONGEST_LEASE_SECONDS = 86_400.0
-#: Seconds for which a consumer that asked for work counts as able to take some.
+#: Seconds for which a consumer that asked for work counts as available.
 ASKED_LEASE_SECONDS = 600.0
 #: It is noted once in this many seconds.
 NOTED_SECONDS = 60.0
-#: At most this many consumers are remembered.
+#: Maximum number of consumers that are remembered.
 MOST_NOTED = 1000
 
 
 class Presence:
-    """What one process reports to the store about the workers of its queue."""
+    """The registry of a queue's workers, as one process reports them to the store."""
 
     def __init__(self, store: QueueStore, *, notes: bool) -> None:
         self._store = store
@@ -49,11 +49,11 @@ class Presence:
         self._store.sign_off(check_name("daemon", daemon_id))
 
     def living(self) -> Sequence[Daemon]:
-        """The daemons whose lease has not run out, by id."""
+        """The daemons with a valid lease, by id."""
         return self._store.daemons()
 
     def asked(self, worker: str, step: str) -> None:
-        """A consumer asked for work and got none. If the store is away, it is reported the next time."""
+        """A consumer asked for work and got none. If the store is unavailable, this is recorded the next time."""
         if not self._notes or self._noted.get((worker, step), 0.0) > steady():
             return
         self._remember(worker, step, NOTED_SECONDS)

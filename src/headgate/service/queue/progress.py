@@ -1,4 +1,4 @@
-"""How far ingest jobs are: their states, and the bytes that are in their working folders."""
+"""The progress of ingest jobs: their states, and the bytes in their working folders."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from headgate.core.queue.model import Folder, IngestJob, folder_of
 if TYPE_CHECKING:
     from headgate.service.queue.use_cases import Queue
 
-#: The most jobs that are shown.
+#: Maximum number of jobs that are shown.
 MOST = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ItemProgress:
-    """A job that is under way."""
+    """An unfinished job."""
 
     job: str
     state: str
-    #: In its working folder, as far as this machine sees it.
+    #: Bytes in its working folder, as far as this machine can see it.
     bytes: int
     #: 0: not known.
     of: int
 
 
 def under_way(queue: Queue, batch: str) -> Sequence[ItemProgress]:
-    """Jobs of a batch that have not ended: those that somebody works on first."""
+    """Unfinished jobs of a batch: those being processed first."""
     jobs = [job for job in queue.jobs(batch=batch, limit=10_000) if folder_of(job.state) is Folder.PROCESSING]
     jobs.sort(key=lambda job: (not job.worker, job.place))
     return [progress_of(job) for job in jobs[:MOST]]
 
 
 def worked_on(queue: Queue, batch: str) -> Sequence[ItemProgress]:
-    """Jobs of a batch that somebody works on now."""
+    """Jobs of a batch that are being processed."""
     return [progress_of(job) for job in queue.jobs(batch=batch, taken=True, limit=MOST)]
 
 
 def progress_of(job: IngestJob) -> ItemProgress:
-    """How far a job is."""
+    """The progress of a job."""
     work = Path(str(job.configuration.get("working_dir", "")))
-    # An unpacked container is counted once, and the notes beside unfinished downloads are left out.
+    # An unpacked container is counted once, and the notes beside unfinished downloads are not counted.
     unpacked = max(_bytes_in(work / "producer"), _bytes_in(work / "container"))
     return ItemProgress(job.id, job.state, unpacked + _bytes_in(work / "parts", ".part"), job.space_needed)
 

@@ -1,4 +1,4 @@
-"""Questions to the queue, which change nothing."""
+"""Queries about the queue, which change nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from headgate.stores.ports.queue import QueueStore
 
 
 class QueueReader:
-    """Questions about batches and ingest jobs."""
+    """Queries about batches and ingest jobs."""
 
     _store: QueueStore
 
@@ -94,14 +94,14 @@ class QueueReader:
     # ---------------------------------------------------------------- waiting
 
     def wait(self, item: str, *, timeout: float | None = None) -> Item:
-        """Wait until a batch or an ingest job has ended or is held. Returns it as it is then.
+        """Wait until a batch or an ingest job has ended or is held. Returns its final state.
 
         :param timeout: Seconds to wait; None: no limit.
         """
         return self.following(item).to_its_end(None if timeout is None else check_span("timeout", timeout))
 
     def following(self, item: str, *, state: str | None = None) -> EndWait[Item]:
-        """Follow a batch or an ingest job until it has ended or is held. `state`: the state that is known."""
+        """Follow a batch or an ingest job until it has ended or is held. `state`: the known state."""
         looking = partial(self._looking_at, item)
         return EndWait(partial(self._item, item), has_ended, attrgetter("state"), looking, state)
 
@@ -112,14 +112,14 @@ class QueueReader:
     def _looking_at(self, item: str, look: Look[Item]) -> Looking[Item]:
         return Looking(partial(look, 0), partial(self._store.listen_to, item), REST_SECONDS)
 
-    # ---------------------------------------------------------------- all of it
+    # ---------------------------------------------------------------- the whole queue
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
         """Count batches and ingest jobs by state."""
         return self._store.counts()
 
     def explain(self, job: str) -> Sequence[str]:
-        """Return why nobody works on an ingest job, a sentence for each reason; none if it can be taken now."""
+        """Return why no consumer processes an ingest job, one sentence per reason; empty if it can be taken now."""
         found = self._store.job(check_item_id(job))
         table, holds = self._store.job_table, {hold.profile: hold for hold in self._store.holds()}
         why = []
@@ -142,11 +142,11 @@ class QueueReader:
         return merritt_metrics(self._store.batches(BatchFilter()), self._store.jobs(JobFilter()), self._store.foreign())
 
     def foreign(self) -> Mapping[str, Mapping[str, int]]:
-        """Count what other programs keep beside the queue, by its place and status. It is left alone."""
+        """Count other programs' entries beside the queue, by location and status. They are left alone."""
         return self._store.foreign()
 
     def faults(self) -> Sequence[Fault]:
-        """List damage to the queue, each fault with what a repair does. Changes nothing."""
+        """List damage to the queue, each with the effect of a repair. Changes nothing."""
         return self._store.faults()
 
 

@@ -1,4 +1,4 @@
-"""The log of a step: what the handler of an ingest job did, or what its command wrote."""
+"""The log of a step: the actions of an ingest job's handler, or the output of its command."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headgate.service.logs import LogUploads, Tail
 from headgate.service.queue.outcomes import CanAbandon, CanFinish, Done, Failed, Handler, Held, NotNow, Outcome
 
 Listener = Callable[[bytes], None]
-#: The outputs of the step that this thread works on.
+#: The outputs of this thread's current step.
 _outputs: ContextVar[dict[LogStream, Tail] | None] = ContextVar("headgate_step_log", default=None)
 
 
 class KeepsLogs(Protocol):
-    """Where logs of ingest jobs are kept."""
+    """The storage of logs of ingest jobs."""
 
     def keep_log(
         self, job: str, token: int, attempt: int, step: str, texts: Sequence[LogText], *, ended: bool = False
@@ -28,30 +28,30 @@ class KeepsLogs(Protocol):
 
 
 def note(line: str) -> None:
-    """Write a line into the log of the step that this thread works on, if it has one."""
+    """Write a line to the log of this thread's current step, if it has one."""
     outputs = _outputs.get()
     if outputs is not None:
         outputs[LogStream.LOG].write(f"{line}\n".encode(errors="replace"))
 
 
 def listener(stream: LogStream) -> Listener | None:
-    """What keeps an output of a command that works on the step; None: nothing does."""
+    """The buffer for an output of a command in the current step; None: nothing does."""
     outputs = _outputs.get()
     return None if outputs is None else outputs[stream].write
 
 
 class LoggedHandler:
-    """A handler whose log is kept with each ingest job that it works on."""
+    """A handler whose log is stored with each ingest job that it processes."""
 
     def __init__(self, handler: Handler, keeper: KeepsLogs, limit: int, secrets: Sequence[str]) -> None:
-        """`limit`: bytes to keep of each output; `secrets`: what is masked, beside what can be recognised."""
+        """`limit`: number of bytes to keep of each output; `secrets`: the values to mask, besides recognisable ones."""
         self._handler = handler
         self._keeper = keeper
         self._limit = limit
         self._secrets = secrets
 
     def __call__(self, item: Item, hold: ItemHold) -> Outcome:
-        """Have the handler work on it. Its log is sent meanwhile, and before the outcome is reported."""
+        """Run the handler on it. Its log is uploaded meanwhile, and before the outcome is reported."""
         if not isinstance(item, IngestJob):
             return self._handler(item, hold)
         with self._written(item) as uploads:
@@ -61,7 +61,7 @@ class LoggedHandler:
                 note(traceback.format_exc())
                 uploads.end()
                 raise
-            # What waits is looked at again and again: nothing is kept of that unless something was written.
+            # Deferred items are processed repeatedly: their log is stored only if something was written.
             if not isinstance(outcome, NotNow) or any(tail.last_line for tail in uploads.tails):
                 note(_in_words(outcome))
                 uploads.end()
@@ -99,7 +99,7 @@ class LoggedHandler:
 
 
 def _in_words(outcome: object) -> str:
-    """How the handler ended; what is no outcome is shown as it is."""
+    """How the handler ended; an invalid outcome is shown as it is."""
     if not isinstance(outcome, Done | Failed | Held | NotNow):
         return repr(outcome)
     word = "not now" if isinstance(outcome, NotNow) else type(outcome).__name__.lower()

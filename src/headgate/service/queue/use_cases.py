@@ -72,9 +72,9 @@ from headgate.telemetry import event
 T = TypeVar("T")
 Found = TypeVar("Found", Batch, IngestJob)
 
-#: Jobs that are made in one transaction.
+#: Number of jobs that are created in one transaction.
 CREATE_PORTION = 250
-#: Batches whose profiles are compared with a name that is unknown.
+#: Number of batches whose profiles are compared with an unknown name.
 MOST_NAMED = 1000
 
 
@@ -116,7 +116,7 @@ class Queue(QueueReader):
 
     def _begin(self, profiles: KnownProfiles | None, presence: Presence) -> None:
         self._profiles = profiles
-        #: Which consumers work on which steps; a service notes them by itself.
+        #: Which consumers process which steps; a service notes them automatically.
         self.presence = presence
         self._asked = AskedItems()
 
@@ -138,7 +138,7 @@ class Queue(QueueReader):
         :param payload_url: Location of the payload.
         :param type: Type of the payload (default: `object-manifest`).
         :param mode: `add`: a new object or version; `update`: a change of an object.
-        :param metadata: Everything else that is known of it, such as `erc_who` or `local_id`.
+        :param metadata: Additional data, such as `erc_who` or `local_id`.
         """
         submission = Submission(
             check_name("profile", profile),
@@ -202,10 +202,10 @@ class Queue(QueueReader):
         return Looking(look, partial(self._listen, [(table, state)])).within(seconds) if seconds else look()
 
     def _with_hold(self, found: Found, table: Machine) -> Found:
-        """Outside owners learn here what our own consumers look at before they begin."""
+        """This informs outside owners of holds, which our own consumers check before they begin."""
         if not has_row(table, found.state, HOLD_EVENT):
             return replace(found, hold="") if found.hold else found
-        # The store has named a hold of its own with what it gave: another question is for its words alone.
+        # The store's answer already contains a hold of its own; another query only adds its text.
         hold = self.hold_of(found.profile) if found.hold else self._held_by_profile(found.profile)
         return replace(found, hold=hold.in_words if hold else "") if hold or found.hold else found
 
@@ -252,7 +252,7 @@ class Queue(QueueReader):
     ) -> int:
         """Create the ingest jobs of a pending batch, and return how many there are now.
 
-        To continue after an interruption, pass the same rows in the same order: those that exist are skipped.
+        To continue after an interruption, pass the same rows in the same order: existing jobs are skipped.
 
         :param batch: The batch as it was taken.
         :param rows: One NewJob, or its fields, for each ingest job.
@@ -300,7 +300,7 @@ class Queue(QueueReader):
         return moved
 
     def _report_of(self, batch: str) -> Report | None:
-        """What a batch's status-report says whose owner gives none; None: there is no such batch."""
+        """The status report for an owner that gives none; None: there is no such batch."""
         try:
             failed, completed = (self._store.job_ids(batch, each) for each in (Folder.FAILED, Folder.COMPLETED))
         except UnknownName:
@@ -331,7 +331,7 @@ class Queue(QueueReader):
     def looking(
         self, look: Callable[[], T | None], batch_states: Sequence[str], job_states: Sequence[str]
     ) -> Looking[T]:
-        """Look in steps until something is found; woken when an item comes into one of these states."""
+        """Check in steps until there is a result; woken when an item enters one of these states."""
         return Looking(look, partial(self._listen, self._places(batch_states, job_states)))
 
     def _places(self, batch_states: Sequence[str], job_states: Sequence[str]) -> list[tuple[Machine, str]]:
@@ -384,7 +384,7 @@ class Queue(QueueReader):
         )
 
     def set_hold(self, profile: str = ALL, *, reason: str, by: str | None = None) -> Hold:
-        """Hold a collection: its pending batches and ingest jobs become held. ALL: nothing is taken any more.
+        """Hold a collection: its pending batches and ingest jobs become held. ALL: no item is taken any more.
 
         Raises UnknownName, with the nearest name, if this process has profiles and neither a profile nor a batch has
         that name.
@@ -448,7 +448,7 @@ class Queue(QueueReader):
         return self._store.reportable(check_limit(limit))
 
     def cleanable(self, noun: str, seconds: float, limit: int = 100) -> Sequence[str]:
-        """List the ids of items that completed some time ago.
+        """List the ids of items that completed at least that long ago.
 
         :param seconds: Seconds since they completed, at least.
         """
@@ -457,7 +457,7 @@ class Queue(QueueReader):
         return self._store.cleanable(table, check_seconds("seconds", seconds), check_limit(limit))
 
     def clean(self, seconds: float, limit: int = 100) -> list[str]:
-        """Clean up completed ingest jobs, and batches that completed some time ago. Returns their ids.
+        """Clean up completed ingest jobs, and batches that completed at least that long ago. Returns their ids.
 
         :param seconds: Seconds since a batch completed, at least.
         """
@@ -467,7 +467,7 @@ class Queue(QueueReader):
         return cleaned + self._act_on_all(self.cleanable(batch, age, limit), CLEAN_EVENT, "its retention time is over")
 
     def reap(self, limit: int = 1000) -> int:
-        """Free items whose lease has expired, and return their number. Consumers do so as well.
+        """Free items whose lease has expired, and return their number. Consumers also do this.
 
         :param limit: Largest number of items to free.
         """

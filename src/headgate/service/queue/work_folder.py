@@ -1,4 +1,4 @@
-"""The work folder: receives uploaded files; what jobs leave there is removed when it is no longer needed."""
+"""The work folder: receives uploaded files; the files of jobs are removed when they are no longer needed."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from headgate.service.queue.use_cases import Queue
 from headgate.settings import Settings
 from headgate.telemetry import event
 
-#: Says whose work folder it is: what one store does not know may be another's work.
+#: The name of the work folder's owner file: files unknown to one store may belong to another.
 MARK = ".store"
-#: What is submitted as a file is kept here until its batch is gone.
+#: Submitted files are kept here until their batch is removed.
 UPLOADS = "uploads"
-#: A folder whose name begins so has a file that did not come whole yet; and what ends the owner's part of a name.
+#: The name prefix of a folder with an incomplete file, and the end of the owner's part of a name.
 PARTIAL, OWNER_ENDS = ".", "-"
-#: Seconds after which such a file is not being sent any more, whatever its sender says.
+#: Seconds after which such a file is no longer being sent, whatever its sender says.
 PARTIAL_SECONDS = 3600
-#: What a file takes on a disk at least, with its folder.
+#: The minimum disk usage of a file with its folder.
 LEAST_BYTES = 8192
-#: A file system takes no longer names.
+#: The maximum length of a file name.
 NAME_BYTES = 255
-#: A job's folder is not needed in these states: its object is stored, recorded, and reported to the callback.
+#: In these states a job's folder is not needed: its object is stored, recorded, and reported to the callback.
 NOT_NEEDED = tuple(state for state, folder in FOLDERS.items() if folder is Folder.COMPLETED)
 
 
@@ -50,7 +50,7 @@ def make_work_folder(settings: Settings) -> Path:
 
 
 def stage_upload(folder: Path, source: Path) -> str:
-    """Copy a file that is submitted to where every daemon finds it. Returns its URL, which nobody can guess."""
+    """Copy a submitted file to where every daemon finds it. Returns its URL, which cannot be guessed."""
     place = place_upload(folder, source.name)
     try:
         private.copy(source, place)
@@ -62,7 +62,7 @@ def stage_upload(folder: Path, source: Path) -> str:
 
 
 def keep_upload(file: BinaryIO) -> Path:
-    """Mark an upload as complete: the file and its folders are durable from now on. Returns where it is."""
+    """Mark an upload as complete: the file and its folders are durable from now on. Returns its path."""
     file.flush()
     os.fsync(file.fileno())
     place = Path(file.name)
@@ -78,7 +78,7 @@ def keep_upload(file: BinaryIO) -> Path:
 
 
 def place_upload(folder: Path, name: str, owner: str = "") -> Path:
-    """Where a file that is submitted goes: into a new folder, whose name nobody can guess, and begins with its owner.
+    """The path for a submitted file: in a new folder with an unguessable name that begins with its owner.
 
     The folder is marked until `keep_upload` is called for the whole file.
     """
@@ -93,7 +93,9 @@ def place_upload(folder: Path, name: str, owner: str = "") -> Path:
 
 
 def upload_owner(folder: Path, url: str) -> str | None:
-    """Who submitted the file that a URL names: empty when it was done on this machine. None: it is no such file."""
+    """The submitter of the file that a URL names: empty if it was submitted on this machine. None: it is not such a
+    file.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -111,7 +113,7 @@ def remove_working_folder(job: IngestJob) -> bool:
     A folder that cannot be removed is logged and left to the cleaner.
     """
     place = Path(str(job.configuration.get("working_dir", "")))
-    # The name must be the one that the queue gave: a job's own settings may name any folder.
+    # The name must be the one that the queue assigned: a job's own settings may name any folder.
     if place.parts[-2:] != (job.batch, job.id) or not place.is_dir():
         return False
     return _remove(place)
@@ -130,15 +132,15 @@ def _remove(place: Path) -> bool:
 
 
 def sweep_folder(queue: Queue, folder: Path, tag: str, age: float, forget: Callable[[str], None]) -> int:
-    """Remove the folders of jobs that completed, and of jobs and batches that are gone. Returns how many.
+    """Remove the folders of completed jobs, and of removed jobs and batches. Returns how many.
 
-    `forget` is called with the id of each item that is gone, before its folder is removed, so that an interrupted
-    sweep is repeated.
+    `forget` is called with the id of each removed item before its folder is removed, so that an interrupted sweep is
+    repeated.
     """
     try:
         return _sweep(queue, folder, tag, age, forget) if folder.is_dir() else 0
     except OSError as error:
-        # A full disk, or another sweeper that was here first: the next round finds what is left.
+        # A full disk, or another process was first: the next round finds what is left.
         raise ServiceUnavailable(f"work folder {folder}", error.strerror or str(error)) from error
 
 
@@ -158,7 +160,7 @@ def _sweep(queue: Queue, folder: Path, tag: str, age: float, forget: Callable[[s
 
 def _is_ours(folder: Path, tag: str) -> bool:
     mark = folder / MARK
-    # An empty one was not written to its end.
+    # An empty one was not written completely.
     if not mark.exists() or not mark.read_bytes():
         private.write(mark, tag)
     if mark.read_text(encoding="utf-8") == tag:
@@ -168,7 +170,7 @@ def _is_ours(folder: Path, tag: str) -> bool:
 
 
 def _done(queue: Queue, folder: Path) -> Iterator[tuple[Path, bool]]:
-    """Folders that nobody needs, each with whether the queue no longer knows its item."""
+    """Folders that are not needed, each with whether the queue no longer knows its item."""
     for batch in sorted(folder.iterdir()):
         if not _is_id(batch.name) or not batch.is_dir():
             continue
@@ -206,7 +208,7 @@ def state_of(queue: Queue, job: str) -> str:
 
 
 def staged_bytes(folder: Path) -> Counter[str]:
-    """Bytes that the files that were submitted take, by their owners: whole ones, and those that are on their way."""
+    """Bytes of submitted files by owner: complete ones, and those being received."""
     found: Counter[str] = Counter()
     for place in _entries(folder / UPLOADS):
         owner = place.name.removeprefix(PARTIAL).rpartition(OWNER_ENDS)[0]
@@ -216,19 +218,19 @@ def staged_bytes(folder: Path) -> Counter[str]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder; nothing when it is gone."""
+    """The content of a folder; empty if it no longer exists."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as found:
         return list(found)
     return []
 
 
 def _changed(place: Path) -> float:
-    """When a file was last written to in a folder, or the folder made."""
+    """When a file in a folder was last written to, or the folder created."""
     return max(each.stat().st_mtime for each in (place, *place.iterdir()))
 
 
 def _orphans(queue: Queue, uploads: Path, age: float) -> Iterator[Path]:
-    """Uploads that no batch names, and that are too old to be on their way into one."""
+    """Uploads that no batch names, and that are too old to be part of a submission in progress."""
     if not uploads.is_dir():
         return
     now, there = time.time(), list(uploads.iterdir())

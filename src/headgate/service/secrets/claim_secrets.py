@@ -1,4 +1,4 @@
-"""The secrets that a claim carries."""
+"""The secrets of a claim."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def with_secrets(
             for name, port in ports.items()
         }
     if any(port.secrets != opened.versions.get(name) for name, port in ports.items()):
-        # Set again since they were opened.
+        # They were set again since they were opened.
         opened = secrets.open(job, secrets.key(key))
     return with_opened(ports, opened)
 
 
 def with_opened(ports: Mapping[str, Port], opened: Opened) -> dict[str, Port]:
-    """The ports with these secrets. What the job may not hold stays masked."""
+    """The ports with these secrets. Secrets that the job may not hold stay masked."""
     masked = {name: dict.fromkeys(port.secrets, MASKED) for name, port in ports.items()}
     texts = {name: {**masked[name], **opened.plain.get(name, {})} for name in ports}
     return {name: replace(port, secrets=texts[name], sealed={}) for name, port in ports.items()}

@@ -1,7 +1,7 @@
-"""The primitives that secrets are sealed with, all of the library `cryptography`.
+"""The primitives for sealing secrets, all from the library `cryptography`.
 
-AES-256-GCM for what is secret, AES key wrap (RFC 3394) for the keys of that, HKDF-SHA256 (RFC 5869) for keys from
-keys, argon2id for keys from passphrases. Importing this costs time: it is imported where secrets are used.
+AES-256-GCM for secrets, AES key wrap (RFC 3394) for their keys, HKDF-SHA256 (RFC 5869) to derive keys from keys,
+argon2id to derive keys from passphrases. Importing this is slow: it is imported where secrets are used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ try:
 except ImportError as missing:  # pragma: no cover - the extra is installed in tests
     raise MissingExtra("secrets", "secrets need the library cryptography") from missing
 
-#: What a wrong key, or a changed byte, ends in.
+#: The errors for a wrong key or a changed byte.
 CANNOT_OPEN = (InvalidTag, InvalidUnwrap)
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -31,7 +31,7 @@ PASSES, LANES, KIBIBYTES = 3, 4, 65_536
 
 
 def random_key() -> bytes:
-    """32 bytes that nobody can guess."""
+    """32 random bytes."""
     return os.urandom(KEY_BYTES)
 
 
@@ -41,12 +41,12 @@ def random_salt() -> str:
 
 
 def derive(key: bytes, info: str) -> bytes:
-    """Another key from a key, for one purpose."""
+    """A key derived from another one, for one purpose."""
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info.encode()).derive(key)
 
 
 def stretch(passphrase: str, salt: str) -> bytes:
-    """A key from a passphrase; slow on purpose."""
+    """A key derived from a passphrase; slow on purpose."""
     return Argon2id(
         salt=from_text(salt), length=KEY_BYTES, iterations=PASSES, lanes=LANES, memory_cost=KIBIBYTES
     ).derive(passphrase.encode())
@@ -63,13 +63,13 @@ def unwrap(kek: bytes, wrapped: str) -> bytes:
 
 
 def encrypt(key: bytes, plain: str, additional_data: bytes) -> str:
-    """A secret under a key that seals nothing else, bound to what it belongs to."""
+    """A secret under a key that seals nothing else, bound to its context."""
     nonce = os.urandom(NONCE_BYTES)
     return to_text(nonce + AESGCM(key).encrypt(nonce, plain.encode(), additional_data))
 
 
 def decrypt(key: bytes, sealed: str, additional_data: bytes) -> str:
-    """The secret again; InvalidTag when anything is not as it was."""
+    """The secret again; InvalidTag when anything was changed."""
     content = from_text(sealed)
     if len(content) < NONCE_BYTES:
         raise InvalidTag
@@ -82,7 +82,7 @@ def to_text(content: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """The bytes again; InvalidTag for what is no such text."""
+    """The bytes again; InvalidTag for an invalid text."""
     try:
         return urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Sealed secrets and proofs of keys, as the store keeps them: for clients that seal and open secrets themselves."""
+"""Sealed secrets and proofs of keys as the store keeps them, for clients that seal and open secrets themselves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.stores.ports.ledger import LedgerStore
 
 
 class CustodyRecords:
-    """The records of one ledger. Nothing here can open a secret."""
+    """The records of one ledger. This code cannot open a secret."""
 
     def __init__(self, store: LedgerStore) -> None:
         self._store = store

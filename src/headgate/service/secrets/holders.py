@@ -1,7 +1,7 @@
-"""Who would become a holder of a dataset's secrets, and whether an admin has confirmed that.
+"""Which jobs would become holders of a dataset's secrets, and whether an admin has confirmed that.
 
-Anyone who may define jobs could otherwise have a job read a dataset, and the next admin who defines anything with the
-ring of master keys would seal the dataset's secrets for it.
+Otherwise anyone who may define jobs could make a job read a dataset, and the next definition by an admin with the ring
+of master keys would seal the dataset's secrets for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.service.secrets.custody import CustodyRecords
 if TYPE_CHECKING:
     from headgate.service.secrets.sealing import Sealer
 
-#: The jobs that may hold a dataset's secrets, by dataset, as a definition should say; None: any.
+#: The jobs that may hold a dataset's secrets, by dataset, according to a definition; None: any.
 Allowed = Mapping[str, Sequence[str] | None]
 
 
@@ -29,8 +29,8 @@ def new_holders(
 ) -> list[str]:
     """The jobs that would become holders, as DATASET/JOB, if they used these datasets.
 
-    `named`: datasets that are about to get secrets, beside those that have some. Only jobs with a key that can be
-    sealed for here are listed. Datasets and jobs that do not exist yet have neither keys nor secrets.
+    `named`: datasets that are about to get secrets, besides those that have some. Only jobs with a key that can be used
+    for sealing here are listed. Datasets and jobs that do not exist yet have neither keys nor secrets.
     """
     secret, bars = set(named), dict(allowed)
     found = []
@@ -48,7 +48,7 @@ def new_holders(
 
 
 def users_of(records: CustodyRecords, datasets: Iterable[str]) -> dict[str, list[str]]:
-    """The jobs with a key that use these datasets, as they are now, each with its datasets."""
+    """The jobs with a key that currently use these datasets, each with its datasets."""
     found: dict[str, list[str]] = {}
     for dataset in datasets:
         for job in sorted({key.job for key in _custody(records.dataset_custody, dataset).keys}):
@@ -57,7 +57,7 @@ def users_of(records: CustodyRecords, datasets: Iterable[str]) -> dict[str, list
 
 
 def check_confirmed(new: Iterable[str], confirmed: Iterable[str]) -> None:
-    """Raise HoldersUnconfirmed with those that nobody has confirmed."""
+    """Raise HoldersUnconfirmed with the unconfirmed ones."""
     known = set(confirmed)
     missing = [each for each in new if each not in known]
     if missing:
@@ -65,7 +65,7 @@ def check_confirmed(new: Iterable[str], confirmed: Iterable[str]) -> None:
 
 
 def _sealer_for_keys(records: CustodyRecords, sealer_for: Callable[[Custody], Sealer], job: str) -> Sealer | None:
-    """A sealer for a job with a key that can be sealed for here; None when there is no such job."""
+    """A sealer for a job with a key that can be used for sealing here; None when there is no such job."""
     custody = _custody(records.job_custody, job)
     sealer = sealer_for(custody) if custody.keys else None
     return sealer if sealer is not None and any(sealer.kek(key) for key in custody.keys) else None

@@ -1,4 +1,4 @@
-"""Keys in files: the ring of master keys, and files that hold one key. Only their owner may read them."""
+"""Keys in files: the ring of master keys, and files that hold one key. Only their owner may be able to read them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from headgate.core.errors import BadValue
 
 RING_SETTING, KEY_SETTING = "master_key_file", "job_key_file"
-#: What a job's random key begins with, so that it is recognised where it should not be.
+#: The prefix of a job's random key, so that it is recognised in the wrong place.
 KEY_PREFIX = "hgk_"
 
 
 class Ring:
-    """The master keys by their numbers. The newest one seals, every one opens."""
+    """The master keys by their numbers. The newest one seals, every one can open."""
 
     def __init__(self, keys: Mapping[int, bytes]) -> None:
         self._keys = dict(keys)
@@ -33,13 +33,13 @@ class Ring:
         return number in self._keys
 
     def kek(self, number: int, job: str) -> bytes:
-        """What a master key wraps with, for one holder: nothing of one job passes for another's."""
+        """The wrapping key of a master key for one holder, so that one job's values are useless for another."""
         from headgate.service.secrets.crypto import derive
 
         return derive(self._keys[number], f"master-kek/v1/{job}")
 
     def check(self, number: int) -> str:
-        """What proves a master key, and reveals nothing of what it opens: a store knows its ring by that."""
+        """The proof of a master key, which reveals nothing about its secrets: a store recognises its ring by it."""
         from headgate.service.secrets.crypto import derive, to_text
 
         return to_text(derive(self._keys[number], "master-check/v1"))
@@ -50,7 +50,7 @@ class Ring:
         return sorted(self._keys)
 
     def lines(self) -> str:
-        """The ring as its file has it."""
+        """The content of the ring's file."""
         from headgate.service.secrets.crypto import to_text
 
         return "".join(f"v{number}:{to_text(key)}\n" for number, key in sorted(self._keys.items()))
@@ -63,7 +63,7 @@ class Ring:
 
 
 def read_ring(path: str) -> Ring:
-    """The ring in a file: lines such as v1:…, one a key."""
+    """A ring's file has lines such as v1:…, one for each key."""
     from headgate.service.secrets.crypto import CANNOT_OPEN, KEY_BYTES, from_text
 
     keys: dict[int, bytes] = {}
@@ -84,15 +84,16 @@ def read_ring(path: str) -> Ring:
 
 
 def add_to_ring(path: str, check: Callable[[Ring | None], int]) -> Ring:
-    """One more key in the ring's file, which is made when it is not there. Readers see the old or the new one.
+    """Add a key to the ring's file, which is created if it is missing. Readers see either the old or the new ring.
 
-    `check` is given the present ring, if any; it raises, or returns a number that the new key's number must exceed.
+    `check` is called with the current ring, if any; it raises, or returns a number that the new key's number must
+    exceed.
     """
     file = Path(path)
     try:
         folder = os.open(file.parent, os.O_RDONLY)
         try:
-            # Two who add a key at once would each write a ring without the other's.
+            # Two processes adding a key at once would each write a ring without the other's.
             fcntl.flock(folder, fcntl.LOCK_EX)
             present = read_ring(path) if file.exists() else None
             behind = check(present)

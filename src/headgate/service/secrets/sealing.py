@@ -1,6 +1,7 @@
-"""Plans which keys open which secrets, and what to write so that others do.
+"""Plans which keys open which secrets, and the changes that achieve this.
 
-Nothing here talks to a store: a custody goes in, a change of it comes out. Keys and plain secrets stay on this side.
+This code does not call a store: it gets a custody and returns a change of it. Keys and plain secrets stay in this
+process.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ BRING_RING = (
 
 
 def kek_of(key: bytes, job: str) -> bytes:
-    """What a job's key wraps data keys with."""
+    """The key with which a job's key wraps data keys."""
     return crypto.derive(key, f"job-kek/v1/{job}")
 
 
 def check_of(key: bytes, job: str) -> str:
-    """What proves a job's key, and reveals nothing of what it opens."""
+    """The proof of a job's key, which reveals nothing about its secrets."""
     return crypto.to_text(crypto.derive(key, f"job-check/v1/{job}"))
 
 
 class KeyText:
-    """A job's key as it was handed to us: 32 random bytes, or a passphrase."""
+    """A job's key as the caller passed it: 32 random bytes, or a passphrase."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._stretched: dict[str, bytes] = {}
 
     def raw(self, salt: str) -> bytes | None:
-        """The key's bytes; None when it is no such key. Stretching is slow, so it is done once."""
+        """The key's bytes; None if it is not such a key. Stretching is slow, so it is done only once."""
         if not salt:
             return self._random()
         if salt not in self._stretched:
@@ -49,7 +50,7 @@ class KeyText:
         return self._stretched[salt]
 
     def prove(self, key: JobKey) -> bytes | None:
-        """What it wraps with, if it is that key of the job."""
+        """Its wrapping key, if it is that key of the job."""
         raw = self.raw(key.salt)
         proven = raw is not None and compare_digest(check_of(raw, key.job), key.check)
         return kek_of(raw, key.job) if raw is not None and proven else None
@@ -63,7 +64,7 @@ class KeyText:
 
 
 class Sealer:
-    """A custody, and the keys at hand."""
+    """A custody, and the available keys."""
 
     def __init__(self, custody: Custody, ring: Ring | None, key: KeyText | None) -> None:
         self.custody = custody
@@ -84,7 +85,7 @@ class Sealer:
         return self.ring is not None
 
     def kek(self, key: JobKey) -> bytes | None:
-        """What a job's key wraps with, by that key or by the master key; None when neither is at hand."""
+        """The wrapping key of a job's key, from that key or the master key; None when neither is available."""
         proven = self._key.prove(key) if self._key else None
         if proven is None and key.master_id:
             with suppress(*crypto.CANNOT_OPEN):
@@ -92,7 +93,7 @@ class Sealer:
         return proven
 
     def plain(self, dataset: str, name: str) -> str | None:
-        """A secret's newest value; None when nothing at hand opens it."""
+        """A secret's newest value; None when no available key opens it."""
         for copy in self.custody.copies(dataset, name):
             with suppress(*crypto.CANNOT_OPEN):
                 data_key = self._data_key(copy)
@@ -101,10 +102,10 @@ class Sealer:
         return None
 
     def holds(self, dataset: str, job: str) -> bool:
-        """Whether a job is known to hold a dataset's secrets: one of its copies opens with the keys at hand.
+        """Whether a job is known to hold a dataset's secrets: one of its copies opens with the available keys.
 
-        A copy that somebody planted in the store does not, since it was made without them. With a ring, it is the
-        ring that has to open it: a job's own workers have the job's key.
+        A copy that an attacker planted in the store does not, because it was made without them. With a ring, the ring
+        has to open it: a job's own workers have the job's key.
         """
         for name in self.custody.secrets.get(dataset, {}):
             for copy in self.custody.copies(dataset, name):
@@ -140,13 +141,13 @@ class Sealer:
         return self.seal(dataset, name, version, plain, None, b"")
 
     def escrow(self, job: str, key: bytes) -> tuple[int, str]:
-        """A key under the newest master key, and that one's number; 0 without a ring."""
+        """A key under the newest master key, and the number of that; 0 without a ring."""
         if self.ring is None:
             return 0, ""
         return self.ring.newest, crypto.wrap(self.ring.kek(self.ring.newest, job), key)
 
     def with_escrow(self, key: JobKey) -> JobKey:
-        """A key of a job that was made without the master key, and can be put under it now."""
+        """A key of a job that was made without the master key, and can now be sealed with it."""
         kek = None if key.master_id or self.ring is None else self.kek(key)
         if kek is None:
             return key
@@ -169,7 +170,7 @@ class Sealer:
 
 
 def check_ring(ring: Ring, known: Mapping[int, str]) -> None:
-    """Raise WrongKey unless a ring is the one that seals here: it shares a key with it, and contradicts none."""
+    """Raise WrongKey unless the ring is the one that seals here: it shares a key with it, and contradicts none."""
     shared = [number for number in ring.numbers if number in known]
     for number in shared:
         if not compare_digest(ring.check(number), known[number]):
@@ -179,9 +180,9 @@ def check_ring(ring: Ring, known: Mapping[int, str]) -> None:
 
 
 def check_custody(ring: Ring, known: Mapping[int, str], custody: Custody) -> None:
-    """Raise WrongKey when a ring opens nothing of what is under a key that the store does not know yet.
+    """Raise WrongKey when the ring opens nothing that is under a key unknown to the store.
 
-    A store that was made before it knew its ring has such keys.
+    A store from before rings were recorded has such keys.
     """
     wraps = [(each.master_id, each.job, each.master_wrap) for each in custody.sealed]
     wraps += [(each.master_id, each.job, each.escrow) for each in custody.keys]
@@ -202,7 +203,7 @@ def _other_ring(number: int) -> str:
 
 
 def no_master(number: int, least: int) -> str:
-    """The reason why a master key does not open a secret."""
+    """Why a master key does not open a secret."""
     if number < least:
         return (
             f"some secrets are still sealed with master key v{number}, and none before v{least} is accepted; "
@@ -212,7 +213,7 @@ def no_master(number: int, least: int) -> str:
 
 
 def plan_secrets(sealer: Sealer, wanted: Mapping[str, str]) -> tuple[CustodyChange, list[str], list[str]]:
-    """A dataset's secrets should be exactly these. Returns the change, and lines and warnings for people."""
+    """Set a dataset's secrets to exactly these. Returns the change, with lines and warnings for display."""
     custody, dataset = sealer.custody, sealer.custody.dataset
     known = custody.secrets[dataset]
     put: list[Sealed] = []
@@ -234,7 +235,7 @@ def plan_secrets(sealer: Sealer, wanted: Mapping[str, str]) -> tuple[CustodyChan
 
 
 def _anew(sealer: Sealer, name: str, version: int, plain: str) -> list[Sealed]:
-    """Copies of a new value for everybody who is to open it; refused unless that is possible for all."""
+    """Copies of a new value for everyone who is to open it; refused unless that is possible for all."""
     dataset, copies = sealer.custody.dataset, []
     for key in sealer.custody.keys:
         kek = sealer.kek(key)
@@ -255,7 +256,7 @@ def _anew(sealer: Sealer, name: str, version: int, plain: str) -> list[Sealed]:
 def complete(
     sealer: Sealer, dataset: str, name: str, plain: str | None, keys: Iterable[JobKey]
 ) -> tuple[list[Sealed], list[str]]:
-    """The copies that are missing of a secret's newest value; and a line for each that cannot be made here."""
+    """The missing copies of a secret's newest value, and a line for each that cannot be made here."""
     there = {(copy.job, copy.generation) for copy in sealer.custody.copies(dataset, name)}
     version = sealer.custody.secrets[dataset][name]
     put, warnings = [], []
@@ -273,7 +274,7 @@ def complete(
 
 
 def missing_text(dataset: str, name: str, job: str) -> str:
-    """A job has no copy of a secret that it should open, and what helps."""
+    """The warning about a job without a copy of a secret that it should open, with advice."""
     return (
         f"job {job} cannot open secret {name} of {dataset} yet: define the job again with the ring of master keys, "
         "or set the secret again"
@@ -281,7 +282,7 @@ def missing_text(dataset: str, name: str, job: str) -> str:
 
 
 def plan_key(sealer: Sealer, passphrase: str | None, *, lost: bool) -> tuple[CustodyChange, str, list[str]]:
-    """One more key for a job, or its only one when the others are lost. Returns the change, the key, and warnings."""
+    """Add a key for a job, or its only one if the others are lost. Returns the change, the key, and warnings."""
     custody, job = sealer.custody, sealer.custody.job
     salt = "" if passphrase is None else crypto.random_salt()
     raw = crypto.random_key() if passphrase is None else crypto.stretch(passphrase, salt)
@@ -307,14 +308,14 @@ def plan_key(sealer: Sealer, passphrase: str | None, *, lost: bool) -> tuple[Cus
 
 
 def plan_retirement(custody: Custody) -> CustodyChange:
-    """All keys of a job but the newest open nothing any more."""
+    """Invalidate all keys of a job except the newest."""
     newest = custody.keys[-1]
     drop = [copy for copy in custody.sealed if copy.job == custody.job and copy.generation != newest.generation]
     return CustodyChange((), drop, [newest])
 
 
 def plan_sharing(sealer: Sealer) -> tuple[CustodyChange, list[str]]:
-    """A job can open all secrets of its datasets, and the master key all of the job's that are available here.
+    """Let a job open all secrets of its datasets, and the master key all keys of the job that are available here.
 
     Returns the change, and a line for each secret that the job cannot open yet.
     """

@@ -1,4 +1,4 @@
-"""Secrets of datasets and keys of jobs: the use cases. The store is given sealed copies and proofs alone."""
+"""Secrets of datasets and keys of jobs: the use cases. The store only gets sealed copies and proofs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
     from headgate.service.secrets.sealing import KeyText, Sealer
 
-#: Wraps that are renewed in one transaction.
+#: Number of wraps that are renewed in one transaction.
 REWRAP_BATCH = 100
-#: Wraps that are looked at to say what a lost ring takes with it.
+#: Number of wraps that are checked to find out what is lost with a ring.
 MOST_LOST = 1000
 SECRET_LENGTH = 10_000
-#: A passphrase that is shorter is guessed.
+#: A shorter passphrase can be guessed.
 PASSPHRASE_LENGTH = 12
-#: While workers change over from one key to the next there are two; no more.
+#: While workers change from one key to the next there are two; no more.
 MOST_KEYS = 2
 NO_KEY = "it has no key; create one with: headgate keys new"
 
@@ -41,7 +41,7 @@ class NewKey:
 
     job: str  #: Name of the job.
     generation: int  #: Number of the key, from 1.
-    #: To be handed to the job's workers; kept nowhere.
+    #: The key itself, to be passed to the job's workers; it is not stored.
     key: str = field(repr=False)
     #: Secrets that it does not open yet.
     warnings: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class NewKey:
 class Opened:
     """The secrets of a job, opened with its key."""
 
-    #: Which version of each, as a claim names it.
+    #: The version of each secret, as named by a claim.
     versions: Texts
     plain: Texts = field(repr=False)
 
@@ -64,7 +64,7 @@ class Secrets:
     """
 
     def __init__(self, custody: CustodyRecords, settings: Settings) -> None:
-        #: What is sealed, and proofs of keys.
+        #: Sealed copies, and proofs of keys.
         self.custody = custody
         self._settings = settings
         self._used: tuple[str, KeyText] | None = None
@@ -82,9 +82,9 @@ class Secrets:
     ) -> NewKey:
         """Create a key for a job and return it. Its text is shown here only.
 
-        Refused if the job has a key, unless `beside` or `lost` says what happens to that. Raises HoldersUnconfirmed,
-        and changes nothing, if the job would read secrets that it could not read before and `holders` does not name
-        them.
+        Refused if the job has a key, unless `beside` or `lost` determines what happens to it. Raises
+        HoldersUnconfirmed, and changes nothing, if the job would read secrets that it could not read before and
+        `holders` does not name them.
 
         :param passphrase: Use this passphrase as the key (default: a random key).
         :param beside: Keep the old key valid until `retire`, so that workers can change over one by one.
@@ -184,7 +184,7 @@ class Secrets:
         """The jobs that would become holders of secrets, as DATASET/JOB, if they used these datasets.
 
         `named`: datasets that are about to get secrets; the jobs that use them count too. `allowed`: the jobs that may
-        hold the secrets of a dataset, where that is about to change.
+        hold the secrets of a dataset, if that is about to change.
         """
         every = users_of(self.custody, named) | {job: list(datasets) for job, datasets in uses.items()}
         return new_holders(self.custody, self._sealer, every, named, allowed or {})
@@ -223,7 +223,9 @@ class Secrets:
                 return lines, warnings
 
     def share(self, job: str, holders: Iterable[str] = ()) -> list[str]:
-        """Let the keys of a job open the secrets of all its datasets, new ones included. Returns what is missing."""
+        """Let the keys of a job open the secrets of all its datasets, new ones included. Returns a line for each
+        missing secret.
+        """
         while True:
             custody = self.custody.job_custody(job)
             if not custody.keys:
@@ -250,7 +252,7 @@ class Secrets:
         return _opened(own, text)
 
     def sealed(self, job: str) -> Texts:
-        """Return the secrets of a job as `keys open` reads them."""
+        """Return the secrets of a job in the form that `keys open` reads."""
         custody = self.custody.job_custody(job)
         salts = {key.generation: key.salt for key in custody.keys}
         found: dict[str, dict[str, str]] = {dataset: {} for dataset in custody.secrets}
@@ -322,7 +324,7 @@ class Secrets:
 
 
 def key_of(settings: Settings) -> str:
-    """The job's key that the settings name; empty for none."""
+    """The job's key in the settings; empty for none."""
     if settings["job_key"] or not settings[KEY_SETTING]:
         return settings["job_key"].strip()
     return read_private(KEY_SETTING, settings[KEY_SETTING]).strip()
@@ -371,7 +373,7 @@ def _open_words(job: str, dataset: str, name: str, words: str, key: str) -> str:
 
 
 def check_secrets(values: object) -> dict[str, str]:
-    """Names with a secret each. What is wrong with one is said without showing it."""
+    """Names, each with a secret. Errors about a secret never show it."""
     if not isinstance(values, Mapping):
         raise BadValue("secrets", type(values).__name__, "is not a mapping of names to texts")
     for name, value in values.items():
@@ -410,7 +412,7 @@ def _check_room(custody: Custody, *, beside: bool, lost: bool) -> None:
 
 
 def _is_ring_of(ring: Ring | None, known: Mapping[int, str]) -> bool:
-    """Whether a ring may be rotated for a store that knows these master keys."""
+    """Whether a ring may be rotated for a store with these master keys."""
     from headgate.service.secrets.sealing import check_ring
 
     if ring is None:
@@ -423,7 +425,7 @@ def _is_ring_of(ring: Ring | None, known: Mapping[int, str]) -> bool:
 
 
 def _lost_with(wraps: Sequence[MasterWrap]) -> str:
-    """What no key opens without the master keys, and what can no longer be sealed again; for people."""
+    """The secrets that no key opens without the master keys, and those that cannot be sealed again, for display."""
     shared = {(each.dataset, each.name) for each in wraps if each.dataset and each.job}
     alone = sorted(
         {f"{each.dataset}/{each.name}" for each in wraps if each.dataset} - {"/".join(each) for each in shared}

@@ -1,1 +1,1 @@
-"""A store in a file: written by a backup, read by a restore, and the record of each restore."""
+"""A store in a file: written by a backup and read by a restore, with a record of each restore."""

@@ -28,20 +28,20 @@ from headgate.stores.archive.restores import RestoreLog
 from headgate.stores.ports.moving import PORTION, Contents, Digest, Row
 
 KIND, FORMAT = "archive", 2
-#: Where it is written before it has its name: what an interrupted backup leaves.
+#: Suffix of the file while it is being written; an interrupted backup leaves such a file behind.
 UNFINISHED = ".unfinished"
 #: After the last portion.
 END: tuple[str, list[Row]] = ("", [])
-#: No row is longer; a line that is was not written by Headgate.
+#: No row is longer; a longer line was not written by Headgate.
 LONGEST_LINE = 256 * 1024 * 1024
-#: What reading a damaged file ends in.
+#: The errors that reading a damaged file can raise.
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError)
-#: For each table, what is wrong with one of its rows; empty: nothing.
+#: For each table, a function that returns what is wrong with a row; empty: nothing.
 RowChecks = Mapping[str, Callable[[Row], str]]
 
 
 class ArchiveTarget:
-    """A file that is being written. It has its name once it is whole, and safe on the disk."""
+    """A file that is being written. It gets its name once it is complete and safely on disk."""
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -54,8 +54,8 @@ class ArchiveTarget:
     def begin(self, contents: Contents) -> None:
         if self._path.exists():
             raise BadValue("file", self.name, "already exists and is not overwritten")
-        # What it holds opens doors: sealed secrets, digests of API tokens. So nothing is written into a file, or
-        # behind a link, that somebody else has put there.
+        # Its content is sensitive: sealed secrets and digests of API tokens. Therefore nothing is written into an
+        # existing file, or through a link that somebody else has created.
         self._unfinished.unlink(missing_ok=True)
         private.make_file(self._unfinished, None)
         self._out = gzip.open(self._unfinished, "wb", compresslevel=6)  # noqa: SIM115 - _close
@@ -78,9 +78,11 @@ class ArchiveTarget:
         yield from found.items()
 
     def finish(self, digests: Mapping[str, Digest], jump: Callable[[], Jump]) -> None:
-        """Write the last line and give the file its name. The store that it is restored into jumps, not the file."""
+        """Write the last line and give the file its name. The jump is decided by the store that it is restored into,
+        not by the file.
+        """
         del digests, jump
-        # A second compressed part after the first: readers see one text.
+        # A second compressed stream after the first: readers see one text.
         with gzip.open(self._unfinished, "ab") as out:
             out.write(self._sum.last_line())
         _synchronise(self._unfinished)
@@ -88,7 +90,7 @@ class ArchiveTarget:
         _synchronise(self._path.parent)
 
     def discard(self) -> None:
-        """Remove what was written, if it was not finished."""
+        """Remove the file if it was not finished."""
         self._close()
         self._unfinished.unlink(missing_ok=True)
 
@@ -106,9 +108,9 @@ class ArchiveTarget:
 
 
 class ArchiveSource:
-    """A file that was written so. It is read to its end, and checked, before anybody uses a row of it.
+    """A finished archive. It is read to its end and checked before any of its rows are used.
 
-    `accept` raises what is wrong with the contents, or returns the checks of their rows.
+    `accept` raises an error about the contents, or returns the checks of their rows.
     """
 
     def __init__(self, path: Path, accept: Callable[[Contents], RowChecks]) -> None:
@@ -133,20 +135,20 @@ class ArchiveSource:
             self._next = next(self._portions, END)
 
     def check_unchanged(self, digests: Mapping[str, Digest]) -> None:
-        """Nobody writes into a file that is whole."""
+        """A complete file is never written to."""
 
     def jump(self) -> Jump:
-        """Return a jump beyond those of every restore of this file that is known, and remember it beside the file."""
+        """Return a jump beyond those of every known restore of this file, and record it beside the file."""
         return self._log.next(self.contents.jumped)
 
     @property
     def notes(self) -> list[str]:
-        """What people should know of this restore."""
+        """Warnings about this restore, for display."""
         return self._log.notes
 
 
 class Checksum:
-    """What all lines of a file come to, in their order."""
+    """The digest of all lines of a file, in order."""
 
     def __init__(self) -> None:
         self._sum = sha256()
@@ -164,7 +166,7 @@ class Checksum:
 
 @contextmanager
 def archive_errors(path: Path) -> Iterator[None]:
-    """What the system says of a file, as our own errors."""
+    """Converts system errors about a file to our own errors."""
     try:
         yield
     except FileNotFoundError:
@@ -191,7 +193,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _check_whole(path: Path) -> None:
-    """Refuse a file whose lines are not those that were written, in that order."""
+    """Refuse a file whose lines differ from those written, or are in another order."""
     name, total = str(path), Checksum()
     with _open(path) as lines:
         last = next(lines, b"")
@@ -229,7 +231,7 @@ def _contents(header: Any, name: str) -> Contents:
 
 
 def _check_rows(lines: Iterator[Any], contents: Contents, checks: RowChecks, name: str) -> None:
-    """Refuse rows that are not those which the header announces, or that no store can hold."""
+    """Refuse rows that the header does not announce, or that no store can hold."""
     counts = dict.fromkeys(contents.tables, 0)
     left = iter(contents.tables)
     table = ""
@@ -241,7 +243,7 @@ def _check_rows(lines: Iterator[Any], contents: Contents, checks: RowChecks, nam
                 _refuse(name, f"row {counts[table]} of {table}: {why}")
         elif key == "table":
             table = line["table"]
-            # The same iterator goes on: each table comes once, in the order of the header.
+            # The same iterator continues: each table occurs once, in the order of the header.
             if table not in left:
                 _refuse(name, f"table {str(table)[:80]!r} is not in the order that the first line lists")
         elif key != "end":

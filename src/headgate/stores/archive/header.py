@@ -1,4 +1,4 @@
-"""The first line of an archive, read back: every field is there, is of its kind, and agrees with the others."""
+"""The first line of an archive: every field must exist, have the right type, and agree with the others."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from headgate.core.errors import BadPayload
 from headgate.core.jumps import LAST_NUMBER, LAST_TOKEN, NUMBERED, Jump
 from headgate.stores.ports.moving import Contents
 
-#: Moments are micro-seconds in 64 bits.
+#: Moments are microseconds in 64 bits.
 LAST_MOMENT = 2**63 - 1
-#: As the table of facts has them.
+#: In the form in which the table of facts stores them.
 LONGEST_NAME, LONGEST_VALUE = 64, 255
 
 
 def read_header(header: Mapping[str, Any], name: str) -> Contents:
-    """The contents that a first line announces; BadPayload names the field that is wrong."""
+    """The contents announced by a first line; BadPayload names the field that is wrong."""
     known = {field.name for field in fields(Contents)}
     if set(header) != known:
         odd = ", ".join(sorted(str(each)[:40] for each in set(header) ^ known))
@@ -37,7 +37,7 @@ def is_number(value: object, most: int = LAST_MOMENT) -> bool:
 
 
 def is_text(value: object, longest: int) -> bool:
-    """Text that every store can hold: no NUL, no half of a character."""
+    """Text that every store can hold: without NUL and lone surrogates."""
     return isinstance(value, str) and len(value) <= longest and "\0" not in value and not _HALF.search(value)
 
 
@@ -63,7 +63,7 @@ def _tables(value: object) -> bool:
     )
 
 
-#: Each field with what it must be.
+#: Each field with its condition.
 HEADER: Mapping[str, Callable[[Any], bool]] = {
     "schema": lambda value: is_text(value, LONGEST_NAME),
     "tag": lambda value: isinstance(value, str) and bool(re.fullmatch("[a-z0-9]{4}", value)),

@@ -1,7 +1,8 @@
-"""What is remembered beside a backup: each restore of it, and how far its tokens and ids jumped.
+"""The record kept beside a backup: each restore of it, and how far its tokens and ids jumped.
 
-A line for each restore: when, the two jumps, and the store. The file travels with the backup; without it, two restores
-of one backup still differ by the random part of their jumps, but the second need not go further than the first.
+A line for each restore: when, the two jumps, and the store. The file travels with the backup. Without it, two restores
+of one backup still differ by the random part of their jumps, but the second does not necessarily go further than the
+first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from headgate import private
 from headgate.core.errors import BadPayload
 from headgate.core.jumps import LAST_NUMBER, LAST_TOKEN, Jump, next_jump
 
-#: What its name ends in, after that of the backup.
+#: The suffix of its name, after the name of the backup.
 SUFFIX = ".restored"
 _LINE = re.compile(r"\S+ tokens \+([0-9]{1,16}) ids \+([0-9]{1,10})")
 
@@ -27,11 +28,11 @@ class RestoreLog:
 
     def __init__(self, backup: Path) -> None:
         self._path = backup.with_name(backup.name + SUFFIX)
-        #: What people should know.
+        #: Warnings, for display.
         self.notes: list[str] = []
 
     def known(self, least: Jump) -> Jump:
-        """The greatest jump that is known; at least the one given."""
+        """The greatest known jump, or the given one if that is greater."""
         try:
             text = self._path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -39,7 +40,7 @@ class RestoreLog:
         return self._greatest(text, least)
 
     def next(self, least: Jump) -> Jump:
-        """Return a jump beyond all that are known, after writing it down."""
+        """Return a jump beyond all known ones, after recording it."""
         try:
             return self._write(least)
         except OSError as error:
@@ -50,11 +51,11 @@ class RestoreLog:
             return next_jump(self.known(least), secrets.randbelow)
 
     def _write(self, least: Jump) -> Jump:
-        # Not behind a link that somebody else has put there.
+        # Do not follow a link that somebody else has created.
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         descriptor = private.open_file(self._path, flags)
         with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
-            # Two restores at once would each read a log without the other.
+            # Two restores at once would each read the log without the other's line.
             fcntl.flock(file, fcntl.LOCK_EX)
             jump = next_jump(self._greatest(file.read(), least), secrets.randbelow)
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

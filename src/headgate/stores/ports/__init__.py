@@ -1,5 +1,5 @@
-"""What every store must do, one file for each noun. No optional method.
+"""The contract of every store, one file for each noun. No optional method.
 
-All times and all expiry are judged by the store's own clock. Every method may raise StoreUnavailable. Methods that
-change something that is held raise NotOwner when it belongs to another principal than the acting one (calls/actor.py).
+All times and expiries are judged by the store's own clock. Every method may raise StoreUnavailable. Methods that change
+a held thing raise NotOwner when it belongs to another principal than the acting one (calls/actor.py).
 """

@@ -1,4 +1,4 @@
-"""The port by which an operator sees and raises a store's tokens."""
+"""The port for showing and raising a store's tokens."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """Which server keeps a store, where its tokens are, and what raising them would end."""
+    """The server that a store is on, the state of its tokens, and what raising them would end."""
 
     #: The epoch that the store follows; empty: none yet, or the store needs none.
     epoch: str
-    #: The epoch of the server that answers. Where it differs, the next call that writes follows it.
+    #: The epoch of the answering server. If it differs, the next call that writes follows it.
     server: str
     #: Every new token is greater than this.
     token_floor: int
-    #: The greatest token of a lock that may have been given.
+    #: The greatest token that a lock may have been issued.
     highest_token: int
     leased_locks: int
     persistent_locks: int
     claims: int
-    #: Batches and ingest jobs that somebody works on.
+    #: Number of batches and ingest jobs that are being processed.
     items: int
     #: When tokens were last raised, and why; None: never.
     raised_at: datetime | None
@@ -31,15 +31,15 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What raising the tokens of a store did."""
+    """The effects of raising a store's tokens."""
 
     store: str
-    #: Every token from now on is greater than this.
+    #: Every new token is greater than this.
     floor: int
-    #: Leased locks that ended; persistent locks with a new token.
+    #: Number of leased locks that ended, and of persistent locks with a new token.
     leased_locks: int
     persistent_locks: int
-    #: Claims that ended, and batches and ingest jobs that were freed.
+    #: Number of claims that ended, and of batches and ingest jobs that were freed.
     claims: int
     items: int
     reason: str
@@ -51,7 +51,7 @@ class EpochStore(Protocol):
     name: str
 
     def state(self) -> StoreState:
-        """Which server the store follows, where its tokens are, and what raising them would end."""
+        """Which server the store follows, the state of its tokens, and what raising them would end."""
 
     def raise_tokens(self, reason: str, by: str) -> Raised:
-        """Raise all tokens far beyond those that were given; end what is leased, renumber what is persistent."""
+        """Raise all tokens far beyond those that were issued; end leased holds, and renumber persistent ones."""

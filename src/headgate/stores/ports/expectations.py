@@ -1,4 +1,4 @@
-"""The port of expectations: which chunks are late, and who judges that."""
+"""The port of expectations: which chunks are late, and which process judges that."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from headgate.core.ledger.expectations.model import Judged, LateChunk, Lateness,
 class ExpectationStore(Protocol):
     """Expectations of datasets. They are defined with the datasets. Every method that writes is one transaction."""
 
-    #: What errors call this store.
+    #: The name of this store in error messages.
     name: str
 
     def take_turn(self, worker: str, lease: float) -> int | None:
-        """Nobody else judges: this worker does, and its lease runs. Returns its token; None: another one judges."""
+        """If no other worker is the judge, this worker becomes the judge, and its lease starts or is renewed. Returns
+        its token; None: another worker is the judge.
+        """
 
     def end_turn(self, worker: str, token: int) -> None:
-        """The worker judges no more; another one may at once. Of an earlier turn: nothing changes."""
+        """The worker gives up the turn; another one may take it at once. For an earlier turn: nothing changes."""
 
     def judge(self, token: int, most: int) -> Judged | None:
-        """Judge up to so many data ids of one dataset that are due: those not READY are late, and each opens an
-        incident. None, changing nothing, when another worker has taken the turn.
+        """Judge up to this many due data ids of one dataset: those that are not READY are late, and each opens an
+        incident. Returns None and changes nothing when another worker has taken the turn.
         """
 
     def recover(self, token: int, after: int, most: int) -> Recovered | None:
-        """Look at so many late chunks from behind a number: those that are READY are late no longer, and their
-        incidents close. None, changing nothing, when another worker has taken the turn.
+        """Check this many late chunks, starting after a number: those that are READY are no longer late, and their
+        incidents close. Returns None and changes nothing when another worker has taken the turn.
         """
 
     def late(self, dataset: str | None, after: int | None, limit: int) -> Sequence[LateChunk]:
-        """Late chunks, the oldest first, from behind the one of a number; each with its reason."""
+        """Late chunks, the oldest first, after a number, each with its reason."""
 
     def lateness(self) -> Sequence[Lateness]:
-        """How every dataset with an expectation keeps to it, by name."""
+        """How well every dataset with an expectation meets it, by name."""

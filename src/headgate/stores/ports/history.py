@@ -1,4 +1,4 @@
-"""The port of the history: one for all nouns, read by page, counted, shortened, and copied to where there is room."""
+"""The port of the history: one for all nouns, with pages, counts, removal, and copying to another store."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ END = HistoryPlace(0, 0)
 
 
 class HistoryBook(Protocol):
-    """The entries of one store: their ids are its own, and each has one place in it."""
+    """The entries of one store, with their own ids and order."""
 
     def read(self, which: HistoryFilter) -> Sequence[Entry]:
-        """Return the entries that fit, newest first."""
+        """Return the matching entries, newest first."""
 
     def last(self) -> int:
         """Return the greatest id; 0: there is none."""
@@ -29,7 +29,7 @@ class HistoryBook(Protocol):
         """Return how often each of these events happened in each hour since then."""
 
     def oldest(self) -> datetime | None:
-        """Return since when `forget` may remove the oldest entry that need not stay; None: there is no such entry."""
+        """Return the time of the oldest entry that `forget` may remove; None: there is no such entry."""
 
     def forget(self, until: datetime, limit: int) -> int:
         """Remove at most `limit` entries from before that time, oldest first. Returns how many."""
@@ -40,17 +40,19 @@ class HistoryStore(Protocol):
 
     @property
     def books(self) -> Sequence[HistoryBook]:
-        """One for each store; none where a service reads them."""
+        """One for each store; none for the history of a service."""
 
     def page(self, which: HistoryFilter, after: str | None = None) -> HistoryPage:
-        """Return entries that fit, newest first, behind the cursor `after`. BadValue when that is not a cursor."""
+        """Return matching entries, newest first, after the cursor `after`. BadValue when that is not a cursor."""
 
     def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
         """Return how often each of these events happened in each hour since then."""
 
 
 class MergedHistory:
-    """Books read as one, by time. Each is shown in its own order, so that a page goes on exactly where one ended."""
+    """Several books read as one, by time. Each keeps its own order, so that a page continues exactly where the last one
+    ended.
+    """
 
     def __init__(self, *books: HistoryBook) -> None:
         self.books: Sequence[HistoryBook] = books
@@ -72,7 +74,7 @@ class MergedHistory:
 
 
 def _cursor(left: Sequence[HistoryPlace | None]) -> str:
-    """Where each book goes on: at its first entry that was not shown."""
+    """The position at which each book continues: its first entry that was not shown."""
     return "_".join(f"{at}.{number + 1}" for at, number in (place or HistoryPlace(0, -1) for place in left))
 
 
@@ -90,7 +92,7 @@ def _is_number(text: str) -> bool:
 
 
 def all_entries(book: HistoryBook, which: HistoryFilter, portion: int) -> Iterator[Entry]:
-    """Every entry of a book that fits, newest first, read in portions."""
+    """Every matching entry of a book, newest first, read in portions."""
     before = which.before
     while found := book.read(replace(which, before=before, limit=portion)):
         yield from found
@@ -99,36 +101,38 @@ def all_entries(book: HistoryBook, which: HistoryFilter, portion: int) -> Iterat
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An entry on its way to another store."""
+    """An entry that is being copied to another store."""
 
-    #: With the id that it has in its own.
+    #: The entry, with its id in its own store.
     entry: Entry
-    #: What names it in the store that it leaves.
+    #: Its name in the store that it leaves.
     name: str
     #: How often it was changed there: refusals are counted.
     version: int
-    #: The batch that it belongs to; empty: to none.
+    #: The batch that it belongs to; empty: none.
     batch: str = ""
 
 
 class HistorySource(Protocol):
-    """Where entries are written that should not stay there."""
+    """A store from which entries are moved elsewhere."""
 
     #: The tag of the store.
     tag: str
 
     def oldest(self, seconds: float, limit: int) -> Sequence[Leaf]:
-        """Return entries that are not needed there, and unchanged for that long; none: there are no more."""
+        """Return entries that are not needed there and have been unchanged for that long; none: there are no more."""
 
     def remove(self, leaves: Sequence[Leaf]) -> int:
-        """Remove entries that are unchanged since they were read. Returns how many. Only for what is kept elsewhere."""
+        """Remove entries that have not changed since they were read. Returns how many. Only for entries that are stored
+        elsewhere.
+        """
 
 
 class HistoryKeeper(Protocol):
-    """Room for the entries of another store."""
+    """A store that keeps the entries of another one."""
 
     def copy(self, tag: str, leaves: Sequence[Leaf]) -> None:
-        """Keep each entry once, however often it is given; of two counts the later.
+        """Store each entry once, however often it is passed; of two counts the later one.
 
         ForeignStore when its id belongs to another entry.
         """

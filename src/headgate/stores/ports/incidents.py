@@ -1,4 +1,4 @@
-"""The port of incidents. They are opened and closed by the changes of the ledger that they report."""
+"""The port of incidents. The changes of the ledger open and close the incidents that they report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.core.notices import SentNotice
 
 
 class IncidentStore(Protocol):
-    """Incidents, and the notices of them."""
+    """Incidents, and the notices about them."""
 
     def list(self, which: IncidentFilter) -> Sequence[Incident]:
         """Incidents, newest first."""
@@ -21,30 +21,30 @@ class IncidentStore(Protocol):
         """One incident. UnknownName when there is none."""
 
     def count(self) -> OpenIncidents:
-        """How many are open."""
+        """Number of open incidents."""
 
     def acknowledge(self, number: int, who: str) -> Incident:
-        """Somebody knows of it: no notice says that it opened. UnknownName when there is none."""
+        """Record who takes care of it: no notice about its opening is sent any more. UnknownName when there is none."""
 
     def snooze(self, number: int, seconds: float) -> Incident:
-        """Open: a notice reports it again after that long. UnknownName when there is none."""
+        """Open: a notice reports it again after that time. UnknownName when there is none."""
 
     def due(self, limit: int) -> Sequence[Incident]:
-        """Incidents of which a notice is due, oldest first."""
+        """Incidents whose notice is due, oldest first."""
 
     def now(self) -> datetime:
         """The time by the store's clock."""
 
     def notices(self) -> Sequence[SentNotice]:
-        """Notices of the last hour, and those that are kept back, oldest first."""
+        """Notices of the last hour and deferred ones, oldest first."""
 
     def report(
         self, reported: Sequence[Incident], notices: Sequence[SentNotice], messages: Sequence[Message],
         released: Sequence[str] = (),
     ) -> bool:  # fmt: skip
-        """Still due as they were read: reported, with these notices, their messages in the outbox, and the notices of
-        those ids released, all in one transaction. Otherwise nothing, and False.
+        """If all are still due as they were read: record the notices, put their messages into the outbox and release
+        the deferred notices with those ids, in one transaction. Otherwise change nothing and return False.
         """
 
     def prune(self, age: float) -> int:
-        """Remove incidents that closed longer ago than that many seconds, and old notices. Returns how many."""
+        """Remove incidents that closed more than that many seconds ago, and old notices. Returns how many."""

@@ -15,81 +15,87 @@ from headgate.core.locks.tickets import Granted, Ticket
 class LockStore(Protocol):
     """Locks and their queues, clients and resources."""
 
-    #: What errors call this store: its URL without a password.
+    #: The name of this store in error messages: its URL without a password.
     name: str
-    #: Four letters that every lock id of this store begins with.
+    #: The four-letter prefix of every lock id of this store.
     tag: str
 
     def acquire(self, request: Request) -> Granted:
-        """Free: all wanted resources become held. Otherwise LockRefused with every blocker, counted.
+        """If free: all wanted resources become held. Otherwise LockRefused with every blocker, counted.
 
-        A request id that was granted already, and is still held, returns the same grant again.
+        A request id that was granted already, and whose locks are still held, returns the same grant.
         """
 
     def queue_up(self, request: Request) -> Granted | Ticket:
-        """As acquire, but a place at the end of the queue instead of a refusal."""
+        """Like acquire, but with a position at the end of the queue instead of a refusal."""
 
     def place_of(self, request: Request) -> Ticket | None:
-        """The place that this very request has in the queue. None: it has none that is seen from here; `queue_up` finds
-        what was granted, and any other place, or takes one.
+        """The position of this request in the queue. None: this process sees none; `queue_up` finds a grant or any
+        other position, or takes one.
         """
 
     def listen(self, ticket: Ticket, wake: Callable[[], None]) -> None:
-        """Waiting: call `wake`, from any thread, when the ticket's turn may have come, until it leaves the queue.
+        """While waiting: call `wake`, from any thread, when the ticket's turn may have come, until it leaves the queue.
 
-        Wakes early rather than late. A second call replaces the first.
+        It may call too early, but not too late. A second call replaces the first.
         """
 
     def look(self, ticket: Ticket) -> float:
-        """Waiting: 0 when the ticket's turn may have come, else the seconds after which to look again if not woken."""
+        """While waiting: 0 when the ticket's turn may have come, else the seconds after which to check again if not
+        woken.
+        """
 
     def take_turn(self, ticket: Ticket) -> Granted | None:
-        """Waiting: held if it is the ticket's turn, else None. Also a sign of life of the waiter."""
+        """While waiting: acquire if it is the ticket's turn, else None. Also a sign of life of the waiter."""
 
     def keep_places(self, tickets: Sequence[Ticket]) -> None:
         """Record a sign of life of these waiters, when no thread waits for them."""
 
     def give_up(self, ticket: Ticket) -> Granted:
-        """Stop waiting: held if it is the ticket's turn after all, otherwise out of the queue and LockRefused."""
+        """Stop waiting: acquire if it is the ticket's turn after all, otherwise leave the queue with LockRefused."""
 
     def withdraw(self, ticket: Ticket) -> None:
-        """Leave the queue, whatever happened; a grant that was made meanwhile is released. Never refuses."""
+        """Leave the queue in any case; a grant that was made meanwhile is released. Never refuses."""
 
     def release(self, lock_id: str, token: int) -> None:
-        """Held by that id and token, and alive: free (or one hold less). Otherwise LockLost, nothing changes."""
+        """If held by that id and token, and alive: free it (or release one hold). Otherwise LockLost, and nothing
+        changes.
+        """
 
     def renew(self, lock_id: str, token: int, lease: float | None = None) -> Lock:
-        """Held and alive: the lease is renewed (with that length, if given). Otherwise LockLost."""
+        """If held and alive: renew the lease (with the given length, if any). Otherwise LockLost."""
 
     def check(self, lock_id: str, token: int) -> Lock:
-        """Held and alive: the lock as it is. Otherwise LockLost. Writes nothing."""
+        """If held and alive: return the current lock. Otherwise LockLost. Writes nothing."""
 
     def upgrade(self, lock_id: str, token: int) -> Lock:
-        """Shared and the sole holder: exclusive, with a new token.
+        """Shared and the sole holder: change to exclusive, with a new token.
 
         Otherwise LockRefused, LockLost, or TransitionRefused when it is exclusive already.
         """
 
     def downgrade(self, lock_id: str, token: int) -> Lock:
-        """Exclusive: shared, same token. Otherwise LockLost, or TransitionRefused when it is shared already."""
+        """Exclusive: change to shared, with the same token. Otherwise LockLost, or TransitionRefused when it is shared
+        already.
+        """
 
     def hand_over(self, lock_id: str, to: str, reason: str) -> Lock:
-        """Held, by the acting principal or anybody it may act for: it belongs to the other one, by a new token.
+        """If held by the acting principal, or one that it may act for: the lock gets the other owner and a new token.
 
-        UnknownName when there is none, NotOwner when it is another principal's.
+        UnknownName when there is none, NotOwner when it belongs to another principal.
         """
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
-        """Call `lost(why)`, from any thread, as soon as the store itself learns that the lock is gone.
+        """Call `lost(why)`, from any thread, as soon as the store itself notices that the lock is lost.
 
-        Returns a function that ends the watch. A store that learns of it only when asked never calls.
+        Returns a function that ends the watch. A store that only notices this when asked never calls it.
         """
 
     def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
-        """Held by anybody: free. Returns the broken lock. UnknownName when there is none."""
+        """Held by any client: free it. Returns the broken lock. UnknownName when there is none."""
 
     def get(self, lock_id: str) -> Lock:
-        """The live lock of that id. UnknownName when there is none."""
+        """The live lock with that id. UnknownName when there is none."""
 
     def list(self, which: LockFilter) -> Sequence[Lock]:
         """Live locks, by id."""
@@ -98,31 +104,33 @@ class LockStore(Protocol):
         """Each held resource with its mode and its number of locks, by resource."""
 
     def waiters(self, resource: str | None = None) -> Sequence[Waiter]:
-        """Live waiters, earliest first, one entry for each resource that is waited for."""
+        """Live waiters, earliest first, one entry for each resource that they wait for."""
 
     def expire(self, limit: int = 1000) -> int:
-        """Held, but its lease has expired: free, with an entry in the history. Returns how many."""
+        """Held with an expired lease: free it, with an entry in the history. Returns how many."""
 
     def register_client(self, client: str) -> datetime:
-        """Register the client, unless it is registered. Returns since when it is."""
+        """Register the client, unless it is registered. Returns when it was registered."""
 
     def clients(self) -> Sequence[tuple[str, datetime]]:
-        """Registered clients and since when, by name."""
+        """Registered clients with the time of registration, by name."""
 
     def forget_client(self, client: str) -> None:
         """Known: unknown. UnknownName when there is none; Refused while it holds a lock."""
 
     def register_resource(self, resource: str) -> None:
-        """Make the resource known, if it is not."""
+        """Add the resource to the list, if it is not there."""
 
     def resources(self) -> Sequence[str]:
-        """Known resources, sorted: registered or ever locked, and not forgotten."""
+        """Listed resources, sorted: registered or locked at some time, and not forgotten."""
 
     def forget_resource(self, resource: str) -> None:
-        """Known: unknown, its token kept. UnknownName when there is none; Refused while it is held or waited for."""
+        """Remove it from the list; its token is kept. UnknownName when there is none; Refused while it is held or
+        waited for.
+        """
 
     def faults(self) -> Sequence[Fault]:
-        """Damage to locks, chunks, counters, history and clock, each with what a repair does. Writes nothing."""
+        """Damage to locks, chunks, counters, history and clock, each with the effect of a repair. Writes nothing."""
 
     def repair(self, fault: Fault, who: str) -> bool:
-        """Repair it as it says, if it is still so. False: it is no longer so, or cannot be repaired."""
+        """Repair it as described, if it is still there. False: it is no longer there, or cannot be repaired."""

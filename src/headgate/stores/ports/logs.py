@@ -13,4 +13,4 @@ class LogBook(Protocol):
         """Return when the oldest log was written; None: there is none."""
 
     def forget(self, until: datetime, limit: int) -> int:
-        """Remove about `limit` of the logs from before that time, oldest first. Returns how many."""
+        """Remove about `limit` logs from before that time, oldest first. Returns how many."""

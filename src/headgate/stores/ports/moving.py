@@ -1,4 +1,4 @@
-"""The ports by which a whole store moves: out of a database or a file, into a database or a file."""
+"""The ports for moving a whole store: out of a database or a file, into a database or a file."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from headgate.core.queue.model import Batch, Hold, IngestJob
 from headgate.stores.ports.history import HistoryBook
 from headgate.stores.ports.queue import QueueStore
 
-#: A row in the types of JSON: its values in the order of the table's columns.
+#: A row in JSON types: its values in the order of the table's columns.
 Row = Sequence[Any]
-#: Rows that are read, and written, at once.
+#: Number of rows that are read and written at once.
 PORTION = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a store says about itself at the moment at which its rows were read."""
+    """A store's description at the moment when its rows were read."""
 
     #: The version of its schema.
     schema: str
-    #: The tag that its lock ids begin with.
+    #: The prefix of its lock ids.
     tag: str
-    #: When it was so: micro-seconds since 1970 (for people), and on the clock by which its leases run.
+    #: When it was read: microseconds since 1970 (for display), and on the clock of its leases.
     at: int
     now: int
-    #: No greater token was given to a lock, to a claim, or to the owner of a batch or an ingest job.
+    #: No lock, claim, or owner of a batch or ingest job was issued a greater token.
     token: int
-    #: The last numbers that were given: of batches (bid), of ingest jobs (jid).
+    #: The last numbers issued to batches (bid) and ingest jobs (jid).
     numbers: Mapping[str, int]
-    #: How far earlier copies of this store went beyond its tokens and ids, as far as it is known.
+    #: How far earlier copies of this store jumped beyond its tokens and ids, as far as it is known.
     jumped: Jump
-    #: What else is known of the store, by name.
+    #: Other facts about the store, by name.
     facts: Mapping[str, str]
-    #: Each table with its columns, in the order in which the rows come.
+    #: Each table with its columns, in the order in which its rows come.
     tables: Mapping[str, Sequence[str]]
-    #: How many rows each has.
+    #: Number of rows of each table.
     counts: Mapping[str, int]
 
     @property
@@ -52,7 +52,7 @@ class Contents:
 
 @dataclass(slots=True)
 class Digest:
-    """The digest of a table's rows, whatever the order in which they are read."""
+    """The digest of a table's rows, independent of their order."""
 
     rows: int = 0
     _sum: int = field(default=0)
@@ -66,54 +66,58 @@ class Digest:
 
     @property
     def text(self) -> str:
-        """For files and people."""
+        """For files and display."""
         return f"{self._sum:064x}"
 
 
 class Source(Protocol):
-    """Where a store is read from, as it was at one moment."""
+    """The source of a move, as it was at one moment."""
 
-    #: What errors call it.
+    #: Its name in error messages.
     name: str
     contents: Contents
 
     def rows(self, table: str) -> Iterator[Sequence[Row]]:
-        """A table's rows, in portions. The tables are asked for in the order of the contents."""
+        """A table's rows, in portions. The tables are requested in the order of the contents."""
 
     def check_unchanged(self, digests: Mapping[str, Digest]) -> None:
         """Raise HalfMoved when the source changed after it was read, unless that was allowed."""
 
     def jump(self) -> Jump:
-        """Return how far the target's tokens and ids go beyond the source's; remembered for the next move."""
+        """Return how far the target's tokens and ids must jump beyond the source's; the jump is recorded for the next
+        move.
+        """
 
 
 class Target(Protocol):
-    """Where a store is written to. Until it is finished, nobody can work with it."""
+    """The target of a move. It cannot be used until it is finished."""
 
-    #: What errors call it.
+    #: Its name in error messages.
     name: str
 
     def begin(self, contents: Contents) -> None:
-        """Empty, or what an interrupted try of the same store left: ready for its rows. Otherwise BadValue."""
+        """Empty, or left by an interrupted attempt with the same store: prepare it for the rows. Otherwise BadValue."""
 
     def add(self, table: str, rows: Sequence[Row]) -> None:
         """These rows too."""
 
     def digests(self) -> Iterator[tuple[str, Digest]]:
-        """What each table's rows come to, read again from where they are now."""
+        """The digest of each table's rows, read again from the target."""
 
     def finish(self, digests: Mapping[str, Digest], jump: Callable[[], Jump]) -> None:
-        """All is there: from now on it can be worked with. Its tokens and ids go on that far behind the source's."""
+        """Everything is copied: the store can be used from now on. Its tokens and ids continue that far beyond the
+        source's.
+        """
 
 
 class QueuePlace(Protocol):
-    """A queue that moves by itself, between stores that keep it differently."""
+    """A queue that is moved alone, between stores that keep it differently."""
 
-    #: What errors call it.
+    #: Its name in error messages.
     name: str
-    #: What the store's lock ids begin with.
+    #: The prefix of the store's lock ids.
     tag: str
-    #: Something is being moved into it, or was, and not to the end.
+    #: Another store is being moved into it, or was and did not finish.
     half_moved: bool
 
     @property
@@ -125,28 +129,31 @@ class QueuePlace(Protocol):
         """The history, for reading."""
 
     def last_numbers(self) -> Mapping[str, int]:
-        """The last numbers that were given: of batches (bid), of ingest jobs (jid)."""
+        """The last numbers issued to batches (bid) and ingest jobs (jid)."""
 
     def last_token(self) -> int:
-        """No lock was granted here with a greater one."""
+        """No lock was granted here with a greater token."""
 
     def begin(self, tag: str) -> None:
-        """No batch, hold or history, or what an interrupted try from that store left: ready. Otherwise BadValue."""
+        """If there is no batch, hold or history, or only those of an interrupted attempt from that store: prepare it.
+        Otherwise BadValue.
+        """
 
     def put_holds(self, holds: Sequence[Hold]) -> None:
         """These holds too."""
 
     def put_batches(self, batches: Sequence[Batch]) -> None:
-        """These batches too, taken by nobody. Their jobs come later."""
+        """Add these batches, not taken by any worker. Their jobs follow later."""
 
     def put_jobs(self, jobs: Sequence[IngestJob]) -> None:
-        """These ingest jobs too, by id, taken by nobody."""
+        """Add these ingest jobs, by id, not taken by any worker."""
 
     def put_history(self, entries: Sequence[tuple[Entry, str]]) -> None:
-        """What happened, oldest first: each entry with the batch that it belongs to."""
+        """The history, oldest first: each entry with the batch that it belongs to."""
 
     def finish(self, numbers: Mapping[str, int], token: int) -> None:
-        """All is there: it can be worked with. Ids go on behind these numbers; tokens, those of locks too, behind that.
+        """Everything is copied: the queue can be used. Ids continue after these numbers; tokens, including those of
+        locks, after that one.
 
-        Locks do not move. But clients that keep them here from now on must not get a token that was given there.
+        Locks are not moved. But clients that keep them here in future must not get a token that was issued there.
         """

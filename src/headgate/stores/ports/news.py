@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Listening(Protocol):
-    """One who waits for news."""
+    """A caller that waits for news."""
 
     @property
     def pause(self) -> float:
-        """Seconds after which to look, if nobody calls."""
+        """Seconds after which to check if it is not woken."""
         ...
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Stop waiting."""
         ...

@@ -8,7 +8,7 @@ from headgate.calls.idempotency import Kept, Keyed
 
 
 class RepeatStore(Protocol):
-    """Where the records are kept."""
+    """Storage of these records."""
 
     def find(self, record_id: str) -> Kept | None:
         """Return the record of a request."""

@@ -1,4 +1,4 @@
-"""The port of watches: who publishes the files of a dataset, and which files were counted."""
+"""The port of watches: which worker publishes the files of a dataset, and which files were counted."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ from headgate.core.ledger.watches.model import (
 class WatchStore(Protocol):
     """Watchers of datasets. Every method that writes is one transaction."""
 
-    #: What errors call this store.
+    #: The name of this store in error messages.
     name: str
 
     def take_turn(self, seen: Sighting) -> WatchTurn:
-        """Nobody else watches the dataset: this worker does, and its lease runs. UnknownName without the dataset."""
+        """If no other worker watches the dataset, this worker does from now on, and its lease starts or is renewed.
+        UnknownName without the dataset.
+        """
 
     def end_turn(self, dataset: str, worker: str, token: int) -> None:
-        """The worker watches no more; another one may at once. Of an earlier turn: nothing changes."""
+        """The worker stops watching; another one may start at once. For an earlier turn: nothing changes."""
 
     def counted(self, dataset: str, after: str | None, limit: int) -> Sequence[WatchedFile]:
-        """Files that were counted, in an order of the store, from behind the file of a name."""
+        """Files that were counted, in the store's order, after the file with a given name."""
 
     def land(
         self, dataset: str, token: int, parcels: Sequence[Parcel], on_change: OnChange, who: str
     ) -> Sequence[Landed] | None:
-        """Publish chunks whose files are new, and record the files, in one transaction; do with others as is said.
+        """Publish chunks whose files are new, and record the files, in one transaction; treat the others as requested.
 
-        What is refused stays as it is. None, changing nothing, when another worker has taken the turn.
+        Refused chunks are unchanged. Returns None and changes nothing when another worker has taken the turn.
         """
 
     def watchers(self) -> Sequence[Watcher]:
         """All watchers, by dataset."""
 
     def forget_watcher(self, dataset: str) -> None:
-        """Nobody watches the dataset any more. The files that were counted stay. UnknownName without a watcher."""
+        """Remove the dataset's watcher. The counted files stay recorded. UnknownName without a watcher."""

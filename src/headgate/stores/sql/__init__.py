@@ -1,1 +1,1 @@
-"""Locks, ledger, queue and history in SQLite, PostgreSQL or MariaDB: one code, one schema, one contract."""
+"""Locks, ledger, queue and history in SQLite, PostgreSQL or MariaDB: one implementation, one schema, one contract."""

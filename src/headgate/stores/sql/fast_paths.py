@@ -1,7 +1,7 @@
-"""The tables of locks and chunks as SQL, for the statements and routines that decide in one trip.
+"""The tables of locks and chunks rendered as SQL, for statements and routines that decide in one trip.
 
-They accelerate the slow path and must come to the same result whenever they say yes. So every state, mode and event
-in them is rendered from the tables; what the tables say otherwise is left to the slow path.
+They accelerate the slow path and must come to the same result whenever they say yes. So every state, mode and event in
+them is rendered from the tables; everything else is left to the slow path.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from headgate.core.locks.model import Mode, delay_of
 from headgate.core.locks.rules import LockRules, summary
 from headgate.core.tables.machine import Transition
 
-#: Stands for the name of a routine in its own text.
+#: Placeholder for the name of a routine in its own text.
 NAME = "$name"
 NEVER = "1 = 0"
-#: What the row of a resource with several holders, or none, says of their modes.
+#: The mode recorded for a resource with several holders, or none.
 NO_MODE = f"'{summary([]).value}'"
 
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """A stored routine. Its name has a digest of its text: other versions and other tables have their own."""
+    """A stored routine. Its name contains a digest of its text: other versions and other tables have their own
+    routines.
+    """
 
     name: str
     #: The statement that creates it.
@@ -34,7 +36,7 @@ class Routine:
 
 
 def routine(name: str, text: str) -> Routine:
-    """The routine of this text, in which NAME stands for its name."""
+    """The routine with this text, in which NAME stands for its name."""
     named = f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:10]}"
     return Routine(named, text.replace(NAME, named))
 
@@ -83,37 +85,37 @@ def chunk_words(rules: ChunkRules) -> Mapping[str, str]:
 
 
 def quoted(*words: str) -> str:
-    """Words as literals of SQL, separated by commas."""
+    """Words as SQL literals, separated by commas."""
     return ", ".join(f"'{word}'" for word in words)
 
 
 def joins(rules: LockRules, wanted: str, row: str) -> str:
-    """Whether a mode may certainly be granted beside all holders, as far as the resource's row says."""
+    """Whether a mode can certainly be granted beside all holders, according to the resource's row."""
     beside = {mode: one_of(f"{row}.mode", [s for s in Mode if rules.joins(mode, s)]) for mode in rules.fast.grant}
     parts = [f"({wanted} = '{mode.value}' and ({row}.holders = 0 or {said}))" for mode, said in beside.items()]
     return f"({' or '.join(parts) or NEVER})"
 
 
 def is_blocked(rules: LockRules, wanted: str, row: str) -> str:
-    """Whether a mode certainly does not agree with some holder, as far as the resource's row says."""
+    """Whether a mode certainly conflicts with some holder, according to the resource's row."""
     beside = {mode: one_of(f"{row}.mode", [s for s in Mode if rules.is_blocked(mode, s)]) for mode in Mode}
     parts = [f"({wanted} = '{mode.value}' and {said})" for mode, said in beside.items()]
     return f"({row}.holders > 0 and ({' or '.join(parts)}))"
 
 
 def joined_mode(wanted: str, row: str) -> str:
-    """What the row says of the modes when one more is granted."""
+    """The recorded mode after one more grant."""
     return f"case when {row}.holders = 0 then {wanted} else {NO_MODE} end"
 
 
 def one_of(column: str, modes: Iterable[Mode]) -> str:
-    """Whether a column has one of these modes."""
+    """Whether a column contains one of these modes."""
     listed = ", ".join(f"'{mode.value}'" for mode in modes)
     return f"{column} in ({listed})" if listed else NEVER
 
 
 def delay_after(row: str = "") -> str:
-    """How long a lock stays in place after its holder died, by the mode that it has then. `row`: as in `l.`."""
+    """How long a lock stays in place after its holder died, by its mode. `row`: as in `l.`."""
     delayed = [mode for mode in Mode if delay_of(mode, 1.0)]
     return f"case when {one_of(f'{row}mode', delayed)} then {row}lock_delay else 0 end"
 

@@ -49,7 +49,7 @@ DROP_PLACES = Statement("A waiter's places go.", "delete from hg_wait where tick
 
 # ---------------------------------------------------------------- leases
 
-#: A lease ends at most its own length from now; a lock that was handed over on trial has none, and ends soon.
+#: A lease ends at most its own length from now; a lock that was granted provisionally has none, and ends soon.
 _AHEAD = "lease_until > {now} + coalesce(lease, :trial) + :slack"
 LONG_LOCKS = Statement(
     "Locks whose lease ends later than its length allows.",
@@ -122,7 +122,7 @@ LOST_OUTPUTS = Statement(
        order by 1 limit :limit""",
 )
 
-# ---------------------------------------------------------------- what may be claimable
+# ---------------------------------------------------------------- claimable chunks
 
 UNSEEN_CHUNKS = Statement(
     "READY inputs that a job has not worked on, and that find_next cannot see.",
@@ -168,7 +168,7 @@ GREATEST_TOKEN = Statement(
 
 # ---------------------------------------------------------------- history
 
-#: Rows that are compared with the history; a whole large store would take too long.
+#: Number of rows that are compared with the history; a whole large store would take too long.
 SAMPLE = 100_000
 READ_HISTORY_SINCE = Statement(
     "The time before which entries may have been removed.", "select value from hg_meta where name = 'history_since'"

@@ -1,4 +1,4 @@
-"""Damage to locks, chunks, counters and history: found, explained, and repaired where that is safe.
+"""Damage to locks, chunks, counters and history: detection, explanation, and repair where that is safe.
 
 Damage to batches and ingest jobs is found by `queue/faults.py`.
 """
@@ -30,19 +30,19 @@ from headgate.stores.sql.locks.changes import Committed, carry_out
 from headgate.stores.sql.queue import statements as queue_statements
 from headgate.stores.sql.queue.rows import BATCHES, JOBS, noun_of, number_of
 
-#: Faults of one kind that are reported at a time.
+#: Number of faults of one kind that are reported at a time.
 MOST = 1000
-#: How far beyond its length a lease may end before it counts as damage.
+#: How far beyond its length a lease may end before this counts as damage.
 SLACK = 3600 * MICROSECONDS
 AHEAD = {"trial": to_micro(TRIAL_SECONDS), "slack": SLACK}
-#: Deferred further than the job's delay by this much: nobody would see it for a long time.
+#: A retry deferred beyond the job's delay by this much would not happen for a long time.
 LONG_DEFERRED = 3600 * MICROSECONDS
 
 Found = Iterator[Fault]
 
 
 def faults(database: Database) -> list[Fault]:
-    """Everything that should not be in the tables of locks and ledger. Writes nothing."""
+    """All damage in the tables of locks and ledger. Writes nothing."""
     return database.read(lambda tx: [*_of_locks(tx), *_of_leases(tx), *_of_ledger(tx), *_of_store(database, tx)])
 
 
@@ -175,11 +175,11 @@ def _lost_outputs(tx: Transaction, shape: Shape) -> Found:
 
 
 def _lost_candidates(tx: Transaction, shape: Shape) -> Found:
-    """Chunks that the table allows to be claimed, and that find_next does not see."""
+    """Chunks that the table allows to be claimed, but find_next does not list."""
     if shape.job.mapped and tx.one(HAS_ARRIVALS, job=shape.id) is not None:
-        return  # Its next call looks at what arrived.
+        return  # Its next call processes the arrivals.
     lost: dict[str, None] = {}
-    # What a mapped job may claim does not have the data ids of its inputs; find_next folds what arrived for it.
+    # The claimable data ids of a mapped job are not those of its inputs; find_next processes the arrivals.
     for position, name in enumerate(() if shape.job.mapped else shape.job.inputs):
         params = {"dataset": shape.ids[name], "job": shape.id, "bit": 1 << position, "linked": shape.numbers}
         lost.update((str(row[0]), None) for row in tx.all(sql.UNSEEN_CHUNKS, **params, limit=MOST))
@@ -225,7 +225,7 @@ def _expire_claim(tx: Transaction, fault: Fault, who: str) -> bool:
 
 
 def _chunk_of(tx: Transaction, item: str) -> tuple[Shape, str]:
-    """The job and data id behind `job/dataid`; either may have a slash of its own."""
+    """The job and data id in `job/dataid`; either may contain a slash."""
     names = sorted((job.name for job in all_jobs(tx).values() if item.startswith(f"{job.name}/")), key=len)
     return shape_of(tx, names[-1], share=True), item[len(names[-1]) + 1 :]
 
@@ -255,7 +255,7 @@ def _lost_history(tx: Transaction) -> Found:
     def lost(item: str, what: str) -> Fault:
         return Fault("lost-history", item, f"{what}, but the history has no entry of it: entries were deleted")
 
-    # What changed last before that may have had its entries removed because they were old.
+    # Entries about changes before that time may have been removed because of their age.
     fact = tx.one(sql.READ_HISTORY_SINCE)
     since = int(fact[0]) if fact else 0
     for lock, client in tx.all(sql.LOCKS_WITHOUT_HISTORY, limit=MOST, since=since):
@@ -277,7 +277,7 @@ def _raise_counter(tx: Transaction, fault: Fault, _who: str) -> bool:
 
 
 def _tokens(database: Database, tx: Transaction) -> tuple[int, int]:
-    """The last token that was given, and the greatest one in use."""
+    """The last issued token, and the greatest one in use."""
     row = tx.one(database.dialect.last_token)
     return int(row[0] or 0) if row else 0, int(tx.one(sql.GREATEST_TOKEN)[0])
 
@@ -290,7 +290,7 @@ def _raise_tokens(database: Database, tx: Transaction) -> bool:
 
 
 _TROUBLE = Statement(
-    "Data ids of a job that wait for another try, or were resubmitted.",
+    "Data ids of a job that wait for a retry, or were resubmitted.",
     """select distinct dataid from hg_chunk
        where job_id = :job and dataset_id in (:datasets*) and status not in {settled_or_held} limit :limit""",
 )

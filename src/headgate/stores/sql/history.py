@@ -1,4 +1,4 @@
-"""The history in a SQL database: read, counted, shortened, and kept for a store that has no room for its own."""
+"""The history in a SQL database: reading, counting, removal, and storage for a store that cannot keep its own."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from headgate.stores.sql.locks.statements import ADD_RESOURCE
 from headgate.stores.sql.queue.rows import BATCHES, JOBS, number_of
 
 TOLD = schema.history.c
-#: A copied entry has its store's tag above these bits of its origin, and its id there in them.
+#: The origin of a copied entry consists of its store's tag, and in these low bits its id there.
 ORIGIN_BITS = 41
 LAST_ID = 2**63 - 1
-#: In a column of whole numbers: not known. (Many rows go in together, and a list of numbers has no gaps.)
+#: The value for "unknown" in a column of whole numbers. (Many rows are inserted together, and a list of numbers has no
+#: gaps.)
 UNKNOWN = -1
-#: Names of resources that are asked for at once.
+#: Number of resource names that one query asks for.
 MANY = 200
 
 LAST = Statement("The newest id.", "select coalesce(max(id), 0) from hg_history")
@@ -42,11 +43,11 @@ HOLD_TAG = Statement(
     "One process at a time copies entries.", "select value from hg_meta where name = 'tag' {for_update}"
 )
 FIND_COPIED = Statement(
-    "Which of these entries are here already.",
+    "The entries among these that are already here.",
     "select origin, event, token from hg_history where at in (:times*) and origin in (:origins*)",
 )
 COPY = Statement(
-    "An entry that came from elsewhere.",
+    "Insert a copied entry.",
     """insert into hg_history (at, noun, event, subject, lock_id, batch_id, client, token, state_before, state_after,
                                reason, count, spent, origin, principal)
        values (:at, :noun, :event, :subject, nullif(:lock_id, ''), nullif(:batch, -1), :client, :token, :before, :after,
@@ -57,36 +58,37 @@ COUNT_AGAIN = Statement(
     "update hg_history set count = :count where at = :at and origin = :origin and count < :count",
 )
 FIND_LAST = Statement(
-    "The last of the oldest entries that are removed together.",
+    "The last of the oldest entries, which are removed together.",
     "select at, id from hg_history where at < :until order by at, id limit 1 offset :ahead",
 )
 FIND_OLDEST = Statement(
-    "The oldest entry that need not stay.",
+    "The oldest entry that may be removed.",
     """select at from hg_history
        where id <> (select last from (select max(id) as last from hg_history) newest) order by at, id limit 1""",
 )
-#: One range of the key. The newest entry of all stays, so that ids go on behind it.
+#: One range of the key. The newest entry always stays, so that ids continue after it.
 FORGET = Statement(
-    "The entries up to that one go.",
+    "Remove the entries up to that one.",
     """delete from hg_history
        where at <= :at and (at < :at or id <= :id)
          and id <> (select last from (select max(id) as last from hg_history) newest)""",
 )
 FORGET_REFUSALS = Statement(
-    "Minutes that are over are counted in the history.", "delete from hg_refusal where minute < {minute} - 1"
+    "Remove minutes that are over, since the history has their counts.",
+    "delete from hg_refusal where minute < {minute} - 1",
 )
 
 
 @answered_in_time(HISTORY_CALLS)
 class SqlHistory:
-    """The history of one database, with what was copied into it."""
+    """The history of one database, including the entries copied into it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.options = database.options
 
     def read(self, which: HistoryFilter, tag: str | None = None) -> Sequence[Entry]:
-        """Entries, newest first: what happened here, or what was copied from the store of that tag."""
+        """Entries, newest first: those of this store, or those copied from the store with that tag."""
         return self._database.read(lambda tx: _read(tx, which, tag))
 
     def last(self) -> int:
@@ -105,11 +107,11 @@ class SqlHistory:
         return [Happened(str(noun), str(event), int(at), int(times)) for noun, event, at, times in rows]
 
     def copy(self, tag: str, leaves: Sequence[Leaf]) -> None:
-        """Keep each entry once, however often it is given. ForeignStore when another entry has its place."""
+        """Store each entry once, however often it is passed. ForeignStore when another entry has the same id."""
         self._database.write(lambda tx: _copy(tx, tag, leaves))
 
     def oldest(self) -> datetime | None:
-        """The time of the oldest entry but the newest."""
+        """The time of the oldest entry, apart from the newest."""
         return next((moment(at) for (at,) in self._database.single(FIND_OLDEST)), None)
 
     def forget(self, until: datetime, limit: int) -> int:
@@ -128,7 +130,7 @@ class SqlHistory:
 
 def _read(tx: Transaction, which: HistoryFilter, store: str | None) -> list[Entry]:
     dataset, job = schema.dataset.c, schema.job.c
-    # A copied entry is known by its id in its own store.
+    # A copied entry is identified by its id in its own store.
     number = TOLD.id if store is None else TOLD.origin.op("&")((1 << ORIGIN_BITS) - 1)
     question: Select[Any] = (
         select(
@@ -155,7 +157,7 @@ def _origin(store: str | None) -> ColumnElement[bool]:
 
 
 def origin_of(store: str, number: int) -> int:
-    """What a copied entry is known by: the tag of its store and its id there."""
+    """The identity of a copied entry: the tag of its store and its id there."""
     return int(store, 36) << ORIGIN_BITS | number
 
 
@@ -174,7 +176,7 @@ def _conditions(tx: Transaction, which: HistoryFilter, number: ColumnElement[int
 
 
 def _of_subject(tx: Transaction, which: HistoryFilter) -> Iterator[ColumnElement[bool]]:
-    """What it happened to, in words that an index serves."""
+    """The condition for the subject of an event, in a form that an index serves."""
     if which.lock_id is not None:
         yield and_(TOLD.subject == which.lock_id.split("-")[1], TOLD.lock_id == which.lock_id)
     if which.resource is not None:
@@ -203,7 +205,7 @@ def _of_time(which: HistoryFilter, number: ColumnElement[int]) -> Iterator[Colum
 
 
 def _of_resource(resource: str) -> ColumnElement[bool]:
-    """What happened to a resource's locks; for a chunk's resource, to the chunk too."""
+    """Events of a resource's locks; for a chunk's resource, also those of the chunk."""
     key, chunk = resource_key(resource), parse_chunk_resource(resource)
     of_locks = and_(TOLD.noun == "lock", TOLD.subject == key)
     if chunk is None:
@@ -286,7 +288,7 @@ def _columns(new: Sequence[tuple[int, Leaf]]) -> dict[str, Sequence[object]]:
 
 
 def subject_of(entry: Entry) -> str:
-    """What an entry of a lock, a batch, an ingest job or a hold happened to, as it is kept."""
+    """The stored subject of an entry about a lock, a batch, an ingest job or a hold."""
     if entry.noun == "lock":
         return resource_key(entry.resource)
     return str(number_of(entry.job)) if entry.job else entry.resource

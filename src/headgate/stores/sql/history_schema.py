@@ -10,20 +10,20 @@ from sqlalchemy import text as condition
 from headgate.core.history import EVENTS
 from headgate.stores.sql.database.columns import MYSQL, Number, metadata, one_of, principal, text
 
-#: A noun has its own events.
+#: Each noun has its own events.
 KNOWN = " or ".join(f"(noun = '{noun}' and {one_of('event', events)})" for noun, events in EVENTS.items())
 _PAIRS = tuple(f"{noun} {event}" for noun, events in EVENTS.items() for event in events)
 #: PostgreSQL parses and plans the conditions of a table again for each statement that writes there, which for this one
 #: took longer than the rest of the insert. It keeps the condition of a domain.
 KNOWN_DOMAIN = f"create domain hg_known_event as text constraint hg_history_event check ({one_of('value', _PAIRS)})"
 IN_DOMAIN = "(noun || ' ' || event)::hg_known_event is not null"
-#: Few entries are of these nouns. A question about them says so in these words, by which the index is found.
+#: Few entries belong to these nouns. Queries about them use exactly these words, by which the index is found.
 RARE = "noun not in ('lock', 'chunk')"
 OF_A_JOB, OF_A_BATCH = condition("job_id is not null"), condition("batch_id is not null")
 
 
 def all_but(name: str) -> Callable[..., bool]:
-    """Whether something is made on a database: on all but one kind."""
+    """Whether an object is created on a database: on all kinds but one."""
     return lambda *_, dialect, **__: bool(dialect.name != name)
 
 
@@ -35,7 +35,7 @@ history = Table(
     Column("at", BigInteger, nullable=False, comment="micro-seconds since 1970"),
     Column("noun", text(10), nullable=False),
     Column("event", text(20), nullable=False),
-    # A resource's key as in lock ids, a data id, the number of a batch or ingest job, a collection on hold.
+    # A resource's key as in lock ids, a data id, the number of a batch or ingest job, or a collection on hold.
     Column("subject", text(255), nullable=False, comment="what it happened to"),
     Column("lock_id", text(40), comment="of a lock"),
     Column("job_id", Integer, comment="the ledger's job, of a chunk or job"),
@@ -59,9 +59,9 @@ history = Table(
     **MYSQL,
 )
 
-# Time leads the key, so that a page, a span and the oldest entries are each one range of it, and PostgreSQL can
-# partition the table by month; an index of ids serves readers that follow the history. SQLite numbers rows in a key of
-# one column alone: there the two change places.
+# Time comes first in the key, so that a page, a span and the oldest entries are each one range of it, and PostgreSQL
+# can partition the table by month; an index of ids serves readers that follow the history. SQLite numbers rows only in
+# a key of one column: there the two are swapped.
 Index("hg_history_at", history.c.at).ddl_if(dialect="sqlite")
 Index("hg_history_id", history.c.id).ddl_if(callable_=all_but("sqlite"))
 domain = DDL(KNOWN_DOMAIN).execute_if(dialect="postgresql")  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Logs in SQL: written by who holds the claim, read by attempt, and removed when they are old."""
+"""Logs in SQL: written by the holder of the claim, read by attempt, and removed when they are old."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger.shapes import shape_of
 from headgate.stores.sql.ledger.snapshots import load
 
-#: The job of a log that belongs to an ingest job.
+#: The job number of logs that belong to an ingest job.
 NO_JOB = 0
 FIND_CLAIM = Statement(
     "The rows of a claim, whether it runs or was reported.",
@@ -29,19 +29,19 @@ FIND_CLAIM = Statement(
        where j.name = :job and c.token = :token and {owned}""",
 )
 SHOW_LINE = Statement(
-    "What a running claim wrote last. An operator who forced it gave a reason, which stays.",
+    "Record the last line of a running claim. The reason of an operator who forced it stays.",
     """update hg_chunk set message = :line
        where dataset_id in (:datasets*) and dataid = :dataid and job_id = :job and token = :token
          and status = {running} and not forced""",
 )
 FIND_LOGS = Statement(
-    "The logs that are kept of a chunk or ingest job, without their texts.",
+    "The stored logs of a chunk or ingest job, without their texts.",
     "select token, stream, size from hg_log where job_id = :job and subject = :subject",
 )
-#: By whether an attempt is asked for, and a stream.
+#: By whether an attempt and a stream are requested.
 READ_LOGS = {
     (of_attempt, of_stream): Statement(
-        "The newest logs, newest attempt first; of one attempt stdout before stderr.",
+        "The newest logs, newest attempt first; within one attempt stdout before stderr.",
         f"""select attempt, token, step, stream, content, size, cut, ended, at from hg_log
             where job_id = :job and subject = :subject {"and attempt = :attempt" if of_attempt else ""}
               {"and stream = :stream" if of_stream else ""}
@@ -56,7 +56,7 @@ ADD_LOG = Statement(
        values (:job, :subject, :token, :stream, :attempt, :step, :size, :cut, :ended, {wall}, :content)""",
 )
 CHANGE_LOG = Statement(
-    "A later text of a stream, unless one is known that is later still.",
+    "A later text of a stream, unless a still later one is stored.",
     """update hg_log set size = :size, cut = :cut, ended = :ended, at = {wall}, content = :content
        where job_id = :job and subject = :subject and token = :token and stream = :stream and size <= :size
          and not ended""",
@@ -67,15 +67,15 @@ DROP_LOGS = Statement(
 DROP_ALL_LOGS = Statement("All logs of an ingest job.", "delete from hg_log where job_id = :job and subject = :subject")
 FIND_OLDEST = Statement("When the oldest log was written.", "select min(at) from hg_log")
 FIND_LAST = Statement(
-    "The last of the oldest logs that are removed together.",
+    "The last of the oldest logs, which are removed together.",
     "select at from hg_log where at < :until order by at limit 1 offset :ahead",
 )
-FORGET = Statement("The logs up to that moment go.", "delete from hg_log where at <= :at")
+FORGET = Statement("Remove the logs up to that moment.", "delete from hg_log where at <= :at")
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Whose log it is: an attempt on a chunk, or a step of an ingest job (of no job of the ledger)."""
+    """The owner of a log: an attempt on a chunk, or a step of an ingest job (which has no job of the ledger)."""
 
     job: int
     subject: str
@@ -85,7 +85,7 @@ class Writer:
 
 
 def keep_claim_log(tx: Transaction, claim: tuple[str, str, int], texts: Sequence[LogText], *, ended: bool) -> None:
-    """Keep what a worker wrote. ClaimLost when the claim is not the newest; NotOwner when it is another's."""
+    """Store a worker's output. ClaimLost when the claim is not the newest; NotOwner when it is another's."""
     job, dataid, token = claim
     rows = tx.all(FIND_CLAIM, job=job, dataid=dataid, token=token, principal=actor().compared)
     if not rows:
@@ -99,7 +99,7 @@ def keep_claim_log(tx: Transaction, claim: tuple[str, str, int], texts: Sequence
 
 
 def keep_log(tx: Transaction, writer: Writer, texts: Sequence[LogText], *, ended: bool) -> None:
-    """Keep these texts; with the first one of an attempt the logs of the earliest attempts go."""
+    """Store these texts; with the first one of an attempt the logs of the earliest attempts are removed."""
     known = tx.all(FIND_LOGS, job=writer.job, subject=writer.subject)
     streams = {str(stream) for token, stream, _ in known if token == writer.token}
     of = {"job": writer.job, "subject": writer.subject, "token": writer.token}
@@ -118,14 +118,14 @@ def keep_log(tx: Transaction, writer: Writer, texts: Sequence[LogText], *, ended
 
 
 def drop_logs(tx: Transaction, item: str) -> None:
-    """An ingest job has left the queue: its logs go."""
+    """An ingest job has left the queue: remove its logs."""
     tx.run(DROP_ALL_LOGS, job=NO_JOB, subject=item)
 
 
 def read_logs(
     tx: Transaction, job: int, subject: str, attempt: int | None, stream: LogStream | None, limit: int
 ) -> list[Log]:
-    """The newest logs, newest attempt first; of one attempt in the order of the streams."""
+    """The newest logs, newest attempt first; within one attempt in the order of the streams."""
     statement = READ_LOGS[attempt is not None, stream is not None]
     word = None if stream is None else stream.value
     rows = tx.all(statement, job=job, subject=subject, attempt=attempt, stream=word, limit=limit)

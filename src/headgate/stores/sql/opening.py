@@ -1,4 +1,4 @@
-"""Open a store: make it when the database is empty, and refuse what is not ours before anything is written."""
+"""Open a store: create it when the database is empty, and refuse foreign databases before anything is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.stores.sql.dialects import dialect_for
 
 
 def open_database(url: str, options: StoreOptions = DEFAULT_OPTIONS, *, half_moved: bool = False) -> Database:
-    """The database of that URL, with the schema of this version. `half_moved`: also if its copy is incomplete."""
+    """The database at that URL, with the schema of this version. `half_moved`: even if its copy is incomplete."""
     database = Database(dialect_for(url), options)
     try:
         make_or_check(database)
@@ -32,7 +32,7 @@ def open_database(url: str, options: StoreOptions = DEFAULT_OPTIONS, *, half_mov
 
 
 def install_routines(database: Database) -> None:
-    """Create the stored routines that are missing: their names say what they do, and for which tables."""
+    """Create the missing stored routines: their names identify their text and their tables."""
     dialect = database.dialect
     missing = {each.name: each.text for each in dialect.routines()}
     if missing:
@@ -56,7 +56,7 @@ def _create(dialect: Dialect, driver: DriverConnection, texts: Iterable[str]) ->
 
 
 def check_whole(database: Database, facts: Mapping[str, str]) -> None:
-    """Refuse what another store is being moved into."""
+    """Refuse a store that is the target of an unfinished copy."""
     if ARRIVING in facts:
         raise HalfMoved(
             f"{database.name} is the target of a copy or restore that has not finished. If none is running, repeat "
@@ -65,7 +65,9 @@ def check_whole(database: Database, facts: Mapping[str, str]) -> None:
 
 
 def _follow(database: Database, change: ServerChanged) -> None:
-    from headgate.stores.sql.server.epochs import follow  # Loaded when there is something to follow, which is seldom.
+    from headgate.stores.sql.server.epochs import (
+        follow,
+    )  # Imported only when there is something to follow, which is rare.
 
     follow(database, change)
 
@@ -89,12 +91,12 @@ def make_or_check(database: Database) -> None:
 
 
 def table_names(database: Database) -> set[str]:
-    """Every table that is there."""
+    """The existing tables."""
     return {str(row[0]) for row in database.single(database.dialect.list_tables)}
 
 
 def holds_ensembl(database: Database, tables: set[str]) -> bool:
-    """Whether the tables of Ensembl's resource locks are there, by their names and columns."""
+    """Whether the tables of Ensembl's resource locks exist, by their names and columns."""
     from headgate.core.ensembl import COLUMNS
 
     def fits(table: str) -> bool:
@@ -105,16 +107,16 @@ def holds_ensembl(database: Database, tables: set[str]) -> bool:
 
 
 def half_made(database: Database) -> bool:
-    """Whether somebody is making the store right now, or was interrupted: no version yet, or no tag.
+    """Whether the store is being created right now, or its creation was interrupted: no version yet, or no tag.
 
-    Where tables cannot be made in a transaction, others see each version on the way to the newest.
+    If tables cannot be created in a transaction, others see each version on the way to the newest.
     """
     version = schema_versions.version_of(database)
     return version == "none" or (version in schema_versions.versions() and not database.single(READ_TAG))
 
 
 def foreign(database: Database, tables: set[str]) -> ForeignStore:
-    """Why this database is not used."""
+    """The reason why this database is not used."""
     if holds_ensembl(database, tables):
         return ForeignStore(
             f"{database.name} holds Ensembl's resource locks. Import them with: headgate migrate --url {database.name}"

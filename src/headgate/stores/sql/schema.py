@@ -1,4 +1,4 @@
-"""The tables. Migrations lead to exactly this; a test proves it."""
+"""The tables. Migrations lead to exactly this schema; a test proves it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from headgate.stores.sql.ledger import expectation_schema, watch_schema
 from headgate.stores.sql.queue import schema as queue_schema
 
 metadata = columns.metadata
-#: Tables that stand in files of their own.
+#: Tables that are declared in separate files.
 history, log, inventory, queue = history_schema.history, log_schema.log, inventory_schema, queue_schema
 watches, expectations = watch_schema, expectation_schema
 
 MODES = tuple(mode.value for mode in Mode)
-#: Modes of which a resource may have several locks.
+#: Modes in which a resource can have several locks.
 TOGETHER = tuple(mode.value for mode in Mode if COMPATIBLE[mode, mode])
-#: Chunks that need a person or another try.
+#: Chunks that need an operator or a retry.
 UNSETTLED = f"status not in ({quoted(*SETTLED)})"
 
 # Facts about the store itself: its tag, its clock.
@@ -58,7 +58,7 @@ resource = Table(
     Column("waiting", Integer, nullable=False),
     Column("known", Boolean(create_constraint=False), nullable=False, comment="false: forgotten, token kept"),
     CheckConstraint(one_of("mode", MODES), name="hg_resource_mode"),
-    # A writer is alone.
+    # An exclusive lock is the only one.
     CheckConstraint(f"holders >= 0 and ({one_of('mode', TOGETHER)} or holders <= 1)", name="hg_resource_alone"),
     CheckConstraint("waiting >= 0", name="hg_resource_waiting"),
     **MYSQL,
@@ -83,7 +83,7 @@ lock = Table(
     principal("the owner"),
     CheckConstraint(one_of("mode", MODES), name="hg_lock_mode"),
     CheckConstraint("count >= 1", name="hg_lock_count"),
-    # A token is given once on a resource.
+    # A token is issued only once on a resource.
     Index("hg_lock_token", "rkey", "token", unique=True),
     # No index on lease_until: every grant would pay for it, and only the reaper, which may scan, would use it.
     sqlite_with_rowid=False,
@@ -209,7 +209,7 @@ job_dataset = Table(
     **MYSQL,
 )
 
-# What is true of each chunk. The status is the lock.
+# Constraints of each chunk. The status is the lock.
 chunk = Table(
     "hg_chunk",
     metadata,
@@ -236,13 +236,14 @@ chunk = Table(
     Column("message", text(1000), nullable=False),
     principal("the owner of the newest claim"),
     CheckConstraint(one_of("kind", KINDS), name="hg_chunk_kind"),
-    # Only what runs has a lease: so claims of dead workers are looked for among the running ones alone.
+    # Only RUNNING rows have a lease, so that expired claims are searched for among these alone.
     CheckConstraint(f"(lease_until is null) = (status <> '{RUNNING}')", name="hg_chunk_lease"),
     Index(
         "hg_chunk_lease_until", "job_id", "lease_until",
         postgresql_where=condition("lease_until is not null"), sqlite_where=condition("lease_until is not null"),
     ),
-    # What needs a person or another try; what runs or is done is not in it, where the database can leave it out.
+    # Chunks that need an operator or a retry; running and finished ones are left out, on databases with partial
+    # indexes.
     Index(
         "hg_chunk_trouble", "job_id", "status",
         postgresql_where=condition(UNSETTLED),
@@ -253,7 +254,7 @@ chunk = Table(
     **MYSQL,
 )  # fmt: skip
 
-# What may be claimable, and nothing else: find_next reads its head, never the chunks that are done.
+# Chunks that may be claimable, and no others: find_next reads the head of this list, never the finished chunks.
 candidate = Table(
     "hg_candidate",
     metadata,
@@ -268,7 +269,7 @@ candidate = Table(
     **MYSQL,
 )
 
-# Chunks that are DONE, of jobs that do them again: find_next moves those that are due to hg_candidate.
+# Finished chunks of recurring jobs: find_next moves due ones to hg_candidate.
 recurrence = Table(
     "hg_recurrence",
     metadata,
@@ -296,7 +297,7 @@ arrival = Table(
     **MYSQL,
 )
 
-# What needs a person: opened and closed in the transaction of the change that it reports.
+# Problems that need a person: opened and closed in the transaction of the change that they report.
 incident = Table(
     "hg_incident",
     metadata,
@@ -323,7 +324,7 @@ incident = Table(
     **MYSQL,
 )
 
-# What claims of mapped jobs read: while the claim runs, each acts as a shared lock.
+# The read sets of claims of mapped jobs: while the claim is running, each row acts as a shared lock.
 read = Table(
     "hg_read",
     metadata,
@@ -338,7 +339,7 @@ read = Table(
     **MYSQL,
 )
 
-# Chunks that were made by fan-out, and which data id of the job each was made from.
+# Chunks that were made by fan-out, with the data id of the job that each was made from.
 part = Table(
     "hg_part",
     metadata,
@@ -352,7 +353,7 @@ part = Table(
     **MYSQL,
 )
 
-# Data ids of mapped jobs for which nothing else arrives, as an operator said.
+# Data ids of mapped jobs that an operator closed: nothing else arrives for them.
 closed = Table(
     "hg_closed",
     metadata,
@@ -362,7 +363,7 @@ closed = Table(
     **MYSQL,
 )
 
-# Notices that were sent in the last hour, or are kept back because there were too many.
+# Notices that were sent in the last hour, or are deferred because there were too many.
 notice = Table(
     "hg_notice",
     metadata,
@@ -375,8 +376,8 @@ notice = Table(
     **MYSQL,
 )
 
-# Where find_next begins to look, so that it does not pass again over all that was claimed since the oldest snapshot.
-# Kept on PostgreSQL, where what is gone stays in an index until nobody can see it; empty elsewhere.
+# The starting point of find_next, so that it does not scan everything claimed since the oldest snapshot each time. Used
+# on PostgreSQL, where removed entries stay in an index until no snapshot can see them; empty elsewhere.
 mark = Table(
     "hg_mark",
     metadata,
@@ -386,7 +387,7 @@ mark = Table(
     **MYSQL,
 )
 
-# Where tokens of claims come from: one row of numbers for the whole store, which only grow.
+# The source of claim tokens: one row of growing numbers for the whole store.
 token = Table(
     "hg_token",
     metadata,
@@ -397,7 +398,7 @@ token = Table(
 
 # ---------------------------------------------------------------- credentials
 
-# A secret, sealed for one holder. Nothing in the store opens it.
+# A secret, sealed for one holder. Nothing in the store can open it.
 credential = Table(
     "hg_credential",
     metadata,
@@ -410,13 +411,13 @@ credential = Table(
     Column("sealed", Document, nullable=False, comment="nonce and ciphertext"),
     Column("master_id", Integer, nullable=False, comment="which master key opens it too; 0: none"),
     Column("master_wrap", text(80), nullable=False, comment="the data key under that"),
-    # What nobody could open is no copy.
+    # A copy that nobody could open is not valid.
     CheckConstraint("wrap <> '' or master_wrap <> ''", name="hg_credential_opens"),
     Index("hg_credential_job", "job_id"),
     **MYSQL,
 )
 
-# What a job's key wraps with, under the master key, so that new secrets can be sealed for the job without its key.
+# The wrapping key of a job, sealed with the master key, so that new secrets can be sealed for the job without its key.
 escrow = Table(
     "hg_escrow",
     metadata,
@@ -429,7 +430,7 @@ escrow = Table(
 
 # ---------------------------------------------------------------- the service
 
-# Who may ask the service for what.
+# API tokens with their scopes.
 api_token = Table(
     "hg_api_token",
     metadata,
@@ -446,7 +447,7 @@ api_token = Table(
     **MYSQL,
 )
 
-# Browsers that are signed in, and codes that sign one in.
+# Browser sessions, and sign-in codes.
 session = Table(
     "hg_session",
     metadata,

@@ -1,4 +1,4 @@
-"""Versions of the schema: those that there are migrations for, and the one that a database has."""
+"""Versions of the schema: those with a migration, and the one of a database."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from headgate.core.errors import SchemaMismatch
 from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.database.facts import READ_VERSION
 
-#: Where the migrations are: one file for each version of the schema.
+#: The folder of the migrations: one file for each version of the schema.
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def check_version(database: Database) -> None:
-    """Refuse a schema of another version, and say what to do."""
+    """Refuse a schema of another version, with advice."""
     found = version_of(database)
     known = versions()
     if found == known[-1]:
@@ -29,11 +29,11 @@ def check_version(database: Database) -> None:
 
 
 def version_of(database: Database) -> str:
-    """The schema version that the database says it has."""
+    """The schema version recorded in the database."""
     rows = database.single(READ_VERSION)
     return str(rows[0][0]) if rows else "none"
 
 
 def versions() -> list[str]:
-    """Every schema version that there is a migration for, oldest first."""
+    """Every schema version with a migration, oldest first."""
     return [name.split("_")[3] for name in sorted(path.name for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))]

@@ -1,4 +1,4 @@
-"""The root of a store in one SQL database. Its parts are loaded when they are used: a command needs few of them."""
+"""The root of a store in one SQL database. Its parts are imported on first use: a command needs few of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SqlStore:
         self.options = database.options
         self.side_by_side = database.dialect.side_by_side
         self.locks = SqlLocks(database)
-        #: A claim in it acts as a lock, and the other way round.
+        #: A claim in it acts as a lock, and vice versa.
         self.ledger = self.locks.ledger
         self.tag = self.locks.tag
         self.parts = (self,)
@@ -87,21 +87,21 @@ class SqlStore:
 
     @property
     def outages(self) -> SqlOutages:
-        """When a service was last heard of here."""
+        """The last sign of life of a service."""
         from headgate.stores.sql.server.outages import SqlOutages
 
         return self._built.only(SqlOutages, self._database)
 
     @property
     def epochs(self) -> SqlEpochs:
-        """Which server keeps the store, and its tokens."""
+        """The server of the store, and its tokens."""
         from headgate.stores.sql.server.epochs import SqlEpochs
 
         return self._built.only(SqlEpochs, self._database)
 
     @property
     def history(self) -> MergedHistory:
-        """What happened in this database."""
+        """The history of this database."""
         return self._built.only(MergedHistory, self.keeper)
 
     @property
@@ -113,7 +113,7 @@ class SqlStore:
 
     @property
     def keeper(self) -> SqlHistory:
-        """Room for the history of another store."""
+        """Storage for the history of another store."""
         from headgate.stores.sql.history import SqlHistory
 
         return self._built.only(SqlHistory, self._database)
@@ -122,19 +122,19 @@ class SqlStore:
         """Nothing to do: history stays in this database."""
 
     def history_sources(self) -> Sequence[HistorySource]:
-        """Return nothing: history can stay here."""
+        """Return None: history can stay here."""
         return ()
 
     def files(self) -> Sequence[Path]:
-        """Return the files and folders on this machine that the store is made of."""
+        """Return the files and folders on this machine that belong to the store."""
         return self._database.dialect.files()
 
     def notices(self) -> Sequence[str]:
-        """Return what an operator should know about how this store is reached."""
+        """Return warnings for an operator about the connection to this store."""
         return self._database.notices()
 
     def ping(self) -> None:
-        """Ask for the shortest answer there is."""
+        """Send the shortest possible query."""
         self._database.read(lambda tx: tx.one(READ_TAG))
 
     def close(self) -> None:

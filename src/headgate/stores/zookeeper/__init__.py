@@ -1,4 +1,4 @@
-"""Locks and queue in ZooKeeper: one node a resource or item, one multi a change, one session a lease."""
+"""Locks and queue in ZooKeeper: one node per resource or item, one multi per change, one session per lease."""
 
 from headgate.core.errors import MissingExtra
 

@@ -1,4 +1,4 @@
-"""Where a ZooKeeper store is: the parts of its URL."""
+"""The address of a ZooKeeper store: the parts of its URL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headgate.stores.zookeeper.tree import Tree
 
 FORM = "write zookeeper://host:port,host:port/folder"
 DEFAULT_PORT = 2181
-#: What is worth knowing of an ensemble beyond this machine.
+#: Warnings about an ensemble on other machines.
 OPEN = (
     "is used without a user: anyone who can reach the ensemble can read and change locks and queue. Add a user and "
     "a password to the URL"
@@ -26,13 +26,13 @@ IN_CLEAR = (
     "is used without TLS: its password crosses the network unencrypted. Use the ensemble's secure port in the URL, "
     "and add ?tls=verify"
 )
-#: Options of the URL, beside those of TLS.
+#: Options of the URL, besides those of TLS.
 OPTIONS = ("session", "patience", "spelling")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address(Servers):
-    """A URL, taken apart."""
+    """A parsed URL."""
 
     #: Every node path of the store.
     tree: Tree
@@ -42,7 +42,7 @@ class Address(Servers):
     is_here: bool = True
 
     def notices(self) -> list[str]:
-        """What others on the network can do with the store, as its URL leaves it; none where all servers are here."""
+        """What others on the network can do with the store, given its URL; empty if all servers are on this machine."""
         if self.is_here:
             return []
         if not self.auth:

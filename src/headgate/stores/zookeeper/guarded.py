@@ -1,4 +1,4 @@
-"""The one loop of this store: read, decide, change everything in one guarded multi, or start again."""
+"""The single loop of this store: read, decide, change everything in one guarded multi, or start again."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ T = TypeVar("T")
 
 
 class Again(Exception):
-    """What was read no longer holds: read it again. Internal to this store; callers never see it."""
+    """The data that was read is outdated: read it again. Internal to this store; callers never see it."""
 
 
 @dataclass(slots=True)
 class Answered:
-    """What the server answered to a change. All but the time is empty when the answer was lost."""
+    """The server's answer to a change. Everything except the time is empty when the answer was lost."""
 
-    #: In milliseconds by the leader's clock; 0: nothing was to change.
+    #: In milliseconds by the leader's clock; 0: there was nothing to change.
     at: int
     #: One for each operation.
     results: Sequence[Any] = ()
     #: The new nodes of the history.
     entries: Sequence[str] = ()
-    #: To the questions that were sent with the multi.
+    #: The answers to the requests that were sent with the multi.
     answers: Sequence[Any] = ()
 
 
@@ -46,19 +46,19 @@ def new_mark() -> str:
 
 @dataclass(slots=True)
 class ChangePlan(Generic[T]):
-    """A change, and its result once it has happened. Without operations there is nothing to change."""
+    """A change, with its result if it takes effect. Without operations there is nothing to change."""
 
     ops: Sequence[Op]
     result: T
     #: Entries of the history.
     told: Sequence[Any] = ()
-    #: What the record of a request with an idempotency key keeps of the result.
+    #: The result as the record of a request with an idempotency key stores it.
     kept: object = None
     session: ZkSession | None = None
     #: Sent together with the multi, and answered after it.
     questions: Sequence[Question] = ()
     mark: str = field(default_factory=new_mark)
-    #: Whether an entry in the history proves that the result is true after its answer was lost.
+    #: Whether a history entry proves that the result is true after its answer was lost.
     proven: bool = True
     happened: Callable[[Answered], None] = lambda _: None
     #: A guard did not hold, or the answer was lost.
@@ -67,7 +67,7 @@ class ChangePlan(Generic[T]):
 
 @dataclass(slots=True)
 class Changed(Generic[T]):
-    """A change that happened, when (in milliseconds; 0: nothing was to change), and its result."""
+    """A change that took effect, its time (in milliseconds; 0: there was nothing to change), and its result."""
 
     result: T
     at: int
@@ -76,21 +76,21 @@ class Changed(Generic[T]):
 
 @dataclass(slots=True)
 class _Attempts(Generic[T]):
-    """One change over all attempts."""
+    """One change with all its attempts."""
 
     tries: Tries
     synced: bool = False
-    #: Why the last attempt did not succeed.
+    #: Why the last attempt failed.
     why: str = ""
     #: A change was sent, and its answer was lost.
     lost: bool = False
-    #: Such changes, each with the folder of the history that has its entries.
+    #: Several such changes, each with the history folder for its entries.
     doubts: list[tuple[str, ChangePlan[T]]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
 class GuardedChanges:
-    """Changes nodes of one store, each time with its history."""
+    """Changes nodes of one store, always with history entries."""
 
     _sessions: ZkSessions
     _root: str
@@ -98,9 +98,9 @@ class GuardedChanges:
     _history: HistoryFolders
 
     def run(self, build: Callable[[], ChangePlan[T]]) -> Changed[T]:
-        """Make the change that `build` plans from what it reads; again while others are first. Never twice.
+        """Make the change that `build` plans from what it reads; repeated while others are first. Never twice.
 
-        `build` raises Again when it must read once more. Its errors count only after the server has caught up.
+        `build` raises Again when it must read again. Its errors count only after the server has caught up.
         """
         run: _Attempts[T] = _Attempts(Tries(self._sessions.name))
         try:
@@ -123,7 +123,7 @@ class GuardedChanges:
         except StoreUnavailable:
             raise
         except HeadgateError as error:
-            # It may be this very change, whose answer was lost, or a server that lags behind.
+            # It may be this change, whose answer was lost, or a server that lags behind.
             if done := self._recovered(run):
                 return done
             if run.synced or isinstance(error, Repeated):
@@ -164,7 +164,7 @@ class GuardedChanges:
         raise Again(f"{ops[failed].kind} {ops[failed].path}")
 
     def _doubt(self, plan: ChangePlan[T], run: _Attempts[T], guards: Sequence[Op], error: Interrupted) -> None:
-        """It may have happened. The history knows, when it can be read again."""
+        """It may have taken effect. The history answers that, once it can be read again."""
         run.lost = True
         if guards and plan.proven:
             run.doubts.append((guards[0].path, plan))
@@ -172,7 +172,7 @@ class GuardedChanges:
             raise StoreUnavailable(self._sessions.name, str(error)) from error
 
     def _recovered(self, run: _Attempts[T]) -> Changed[T] | None:
-        """What was done although its answer was lost."""
+        """The change whose answer was lost, if it took effect."""
         for folder, plan in run.doubts:
             at = self._history.find(folder, plan.mark, self._session(plan))
             if at is not None:

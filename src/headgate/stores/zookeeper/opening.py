@@ -1,4 +1,4 @@
-"""Open a store: make it where there is none, and refuse what is not ours before anything is written."""
+"""Open a store: create it if there is none, and refuse foreign nodes before anything is written."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from headgate.stores.zookeeper.ensemble.tries import Tries
 from headgate.telemetry import event
 
 SCHEMA = "1"
-#: Numbers of batches and ingest jobs are ZooKeeper's own.
+#: The numbers of batches and ingest jobs are ZooKeeper's own.
 NO_BASE = {"bid": 0, "jid": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class RootNode:
-    """What the store's own node says."""
+    """The content of the store's root node."""
 
     tag: str
-    #: Tokens of batches and ingest jobs, and those of new resources, are greater than this: they were given by the
-    #: store that the queue came from.
+    #: Tokens of batches and ingest jobs, and those of new resources, are greater than this: the store that the queue
+    #: came from issued the smaller ones.
     token_base: int = 0
-    #: The process that moves a queue into it, and from where; empty: none does.
+    #: The process that is moving a queue into it, and from where; empty: none.
     arriving: Mapping[str, str] = field(default_factory=dict)
-    #: Numbers of batches (bid) and ingest jobs (jid) are greater than this by ZooKeeper's own: so far had the store
-    #: come that the queue was moved from.
+    #: The offset of the numbers of batches (bid) and ingest jobs (jid) from ZooKeeper's own: the store that the queue
+    #: came from had issued that many.
     number_base: Mapping[str, int] = field(default_factory=dict)
 
     def data(self) -> bytes:
-        """As the node has it."""
+        """As stored in the node."""
         more = {
             "token_base": self.token_base, "arriving": dict(self.arriving), "number_base": dict(self.number_base),
         }  # fmt: skip
@@ -49,8 +49,8 @@ class RootNode:
 
 
 def open_tree(sessions: ZkSessions, address: Address, *, half_moved: bool = False, create: bool = True) -> RootNode:
-    """The store's root. `half_moved`: also of one that nobody may work with. `create`: the store is made if it is not
-    there; NoStore otherwise.
+    """The store's root. `half_moved`: even one whose copy is incomplete. `create`: a missing store is created; NoStore
+    otherwise.
     """
     for notice in address.notices():
         event("zookeeper.exposed", logging.WARNING, what=notice)
@@ -88,7 +88,7 @@ def _make_chroot(sessions: ZkSessions, address: Address) -> None:
 
 
 def read_root(data: bytes, address: Address) -> RootNode:
-    """What the root says, or why it is not used."""
+    """The content of the root, or why it is not used."""
     try:
         content = read_document(data)
         tag, schema = str(content["tag"]), str(content["schema"])

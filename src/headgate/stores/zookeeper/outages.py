@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ZookeeperOutages:
-    """When a service was last alive, on one ensemble."""
+    """The last sign of life of a service, on one ensemble."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class ZookeeperOutages:
         return outage
 
     def _locks(self) -> Iterator[tuple[str, float]]:
-        """The node and the length of each lease of a lock, dead or alive."""
+        """The node and the lease length of each lock, dead or alive."""
         for view in self._questions.leased():
             for holder in view.state.holders:
                 if holder.lease is not None and not holder.dead:
                     yield f"{view.path}/{holder.node}", holder.lease
 
     def _move_on(self, leases: Sequence[tuple[str, float]], outage: float) -> None:
-        """Leases that had not expired when the service was last alive get back what they had left then.
+        """Leases that had not expired at the service's last sign of life get back their remaining time.
 
-        Holders that renewed meanwhile, without the service, have their whole lease anyway, and never get more.
+        Holders that renewed meanwhile, without the service, have their full lease anyway, and never get more.
         """
         session = self._sessions.base
         now, answers = self._clock.ask(session, [read(node) for node, _ in leases])

@@ -1,4 +1,4 @@
-"""Functions that are called at a time of this process's own clock, unless they are postponed or dropped."""
+"""Functions that are called at a given time of this process's own clock, unless they are postponed or cancelled."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import threading
 import time
 from collections.abc import Callable
 
-#: The thread ends after this many seconds without anything to wait for.
+#: The thread ends after this many idle seconds.
 IDLE_SECONDS = 30.0
 
 
 class DueCalls:
-    """What is expected until some time, by key. One thread calls, when something is overdue."""
+    """Functions that are due at some time, by key. One thread calls them when they are due."""
 
     def __init__(self) -> None:
         self._expected: dict[str, tuple[float, Callable[[], None]]] = {}
         self._changed = threading.Condition()
-        #: When the thread looks next; None: there is no thread.
+        #: When the thread checks next; None: there is no thread.
         self._next: float | None = None
 
     def expect(self, key: str, until: float, call: Callable[[], None]) -> None:
-        """Call it at that time on the monotonic clock, unless the key is expected again or dropped before."""
+        """Call it at that time on the monotonic clock, unless the key is postponed or dropped before."""
         with self._changed:
             self._expected[key] = (until, call)
             if self._next is None:
@@ -30,7 +30,7 @@ class DueCalls:
                 self._changed.notify()
 
     def drop(self, key: str) -> None:
-        """It came in time."""
+        """It happened in time."""
         self._expected.pop(key, None)
 
     def _run(self) -> None:
@@ -39,7 +39,7 @@ class DueCalls:
                 call()
 
     def _due(self) -> list[Callable[[], None]] | None:
-        """What is overdue now, or after a while; None: it is time to end."""
+        """The functions that are due now, or after a while; None: the thread may end."""
         with self._changed:
             now = time.monotonic()
             due = [key for key, (until, _) in list(self._expected.items()) if until <= now]

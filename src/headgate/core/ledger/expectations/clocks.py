@@ -1,4 +1,4 @@
-"""What clocks on a wall show, as moments: also on days on which they are changed."""
+"""Conversion of local times to UTC, including days on which clocks change."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _SECOND = timedelta(seconds=1)
 
 
 def moment_of(shown: datetime, zone: str) -> datetime | None:
-    """The moment, in UTC, at which clocks in a zone first show a time; None beyond the years 1 to 9999.
+    """The moment, in UTC, at which clocks in a time zone first show a time; None outside the years 1 to 9999.
 
-    A time that clocks leave out is the first moment after it; one that they show twice is the first of both.
+    A skipped time is the first moment after it; a repeated one is the first of both.
 
     :param shown: The time without a zone.
     :param zone: The zone's IANA name.
@@ -20,7 +20,7 @@ def moment_of(shown: datetime, zone: str) -> datetime | None:
     place = zone_named(zone)
     try:
         early, late = (shown.replace(tzinfo=place, fold=fold).astimezone(UTC) for fold in (0, 1))
-        if early <= late:  # Shown once, or twice: the first time with fold 0.
+        if early <= late:  # Shown once or twice: fold 0 is the first time.
             return early
         return _change_between(late, early, place)
     except (OverflowError, ValueError):
@@ -28,7 +28,7 @@ def moment_of(shown: datetime, zone: str) -> datetime | None:
 
 
 def _change_between(before: datetime, after: datetime, zone: tzinfo) -> datetime:
-    """The first moment with the offset of `after`; the clocks are changed once between both."""
+    """The first moment with the offset of `after`; the clocks change once in between."""
     offset = after.astimezone(zone).utcoffset()
     while after - before > _SECOND:
         middle = before + (after - before) // 2

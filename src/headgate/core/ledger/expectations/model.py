@@ -16,24 +16,24 @@ from headgate.core.ledger.mappings.stamps import Grain, stamp_format
 from headgate.core.values.durations import in_words
 from headgate.core.values.plurals import plural
 
-#: The kind of the incidents that late chunks open, and what closes one.
+#: The kind of incident that late chunks open, and the events that close one.
 LATE = "late"
 ARRIVED, WITHDRAWN = "arrival", "definition"
 #: Seconds that the judge of lateness may work without renewing its turn.
 JUDGE_LEASE = 30.0
-#: The turn of the service that judges lateness.
+#: The turn of the process that judges lateness.
 JUDGE = "lateness"
-#: Positions of cron are minutes since then.
+#: Positions of cron expressions are minutes since this time.
 _EPOCH = datetime(1, 1, 1)
 _MINUTE = timedelta(minutes=1)
-#: Clocks differ from UTC by less.
+#: The offset of clocks from UTC is always less.
 MARGIN = timedelta(days=2)
 
 
 class ExpectedId(NamedTuple):
-    """A data id that is expected."""
+    """An expected data id."""
 
-    #: Its place in the order of the expectation; only grows, and never changes.
+    #: Its position in the order of the expectation; it only grows, and never changes.
     position: int
     dataid: str
     #: When it is expected, and when it is late.
@@ -43,9 +43,9 @@ class ExpectedId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Which data ids a dataset should have, and when each should be READY: by a calendar, by cron, or as a list."""
+    """The data ids that a dataset should have, and when each should be READY: by a calendar, by cron, or as a list."""
 
-    #: The first data id that is expected, as the time that it names; of a list the time at which all are.
+    #: The first expected data id, as the time that it names; for a list, the time at which all are expected.
     start: datetime
     #: One data id for each hour, day, week, month, quarter or year.
     every: Unit | None = None
@@ -53,14 +53,15 @@ class Expectation:
     cron: str = ""
     #: These data ids.
     ids: tuple[str, ...] = ()
-    #: Of a calendar: how long after the period begins it is expected; of a list: how long after `start`, in seconds.
+    #: For a calendar: how long after the start of the period it is expected; for a list: how long after `start`, in
+    #: seconds.
     at: int = 0
     zone: str = "UTC"
     #: Seconds after which it is late.
     grace: float = 0.0
-    #: The format of the data ids; empty: of a list.
+    #: The format of the data ids; empty for a list.
     format: str = ""
-    #: What is added to the time that it is expected, in seconds, to get the time that the data id names.
+    #: Seconds to add to the expected time, to get the time that the data id names.
     offset: float = 0.0
 
     @property
@@ -69,11 +70,11 @@ class Expectation:
         return bool(self.format) and stamp_format(self.format).grain <= Grain.HOUR
 
     def expected(self, after: int | None = None) -> Iterator[ExpectedId]:
-        """Return what is expected, in order and without an end (but for a list's), from behind a position.
+        """Return the expected data ids in order, without an end (except for a list), starting after a position.
 
-        Two times that make the same data id count once, as the first of them.
+        Times with the same data id count once, as the first of them.
 
-        :param after: The position; None: from the beginning.
+        :param after: The position; None: from the start.
         """
         grace = timedelta(seconds=self.grace)
         if self.ids:
@@ -85,16 +86,16 @@ class Expectation:
         for position, shown in self._times(after):
             moment, dataid = moment_of(shown, self._clock), self._dataid(shown)
             if moment is None or dataid is None:
-                return  # Beyond the year 9999.
+                return  # Outside the years up to 9999.
             if dataid not in ("", last):
                 yield ExpectedId(position, dataid, moment, moment + grace)
             last = dataid or last
 
     def within(self, begin: datetime, end: datetime) -> Iterator[str]:
-        """Return the data ids that name times from `begin` to before `end`, in order. Of a list: all.
+        """Return the data ids that name times from `begin` to before `end`, in order. For a list: all.
 
-        :param begin: The first time, as data ids name it.
-        :param end: The first time that is too late.
+        :param begin: The first time, as named by data ids.
+        :param end: The end of the range, exclusive.
         """
         last = None
         for shown in () if self.ids else (each for _, each in self._times(None, begin)):
@@ -108,7 +109,7 @@ class Expectation:
         yield from self.ids
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as it is stored, and as it can be defined again."""
+        """Return it in the form in which it is stored and can be defined again."""
         kinds: dict[str, Any] = {"every": None if self.every is None else str(self.every), "cron": self.cron}
         found = {name: value for name, value in kinds.items() if value}
         if self.ids:
@@ -129,14 +130,14 @@ class Expectation:
         grace = f", late {in_words(self.grace)} after" if self.grace else ""
         return f"{when}{zone}{grace}"
 
-    # ------------------------------------------------------------ times that clocks show
+    # ------------------------------------------------------------ local times
 
     @property
     def _clock(self) -> str:
         return "UTC" if self.every is Unit.HOUR else self.zone
 
     def _times(self, after: int | None, begin: datetime | None = None) -> Iterator[tuple[int, datetime]]:
-        """Positions, each with what clocks show then: from behind one, or from before a time that data ids name."""
+        """Positions, each with its local time: from after one, or from before a time that data ids name."""
         first = max(begin or self.start, self.start) - timedelta(seconds=self.offset) - MARGIN
         if self.every is None:
             for shown in _cron_times(self.cron, first if after is None else self._shown_at(after)):
@@ -148,12 +149,12 @@ class Expectation:
             number += 1
 
     def _shown_at(self, position: int) -> datetime:
-        """What clocks show at a position that there is."""
+        """The local time at an existing position."""
         begin = None if self.every is None else start_of(self.every, position)
         return _EPOCH + position * _MINUTE if begin is None else begin + timedelta(seconds=self.at)
 
     def _named(self, shown: datetime) -> datetime | None:
-        """The time that the data id names which is expected when clocks show this."""
+        """The time named by the data id that is expected at this local time."""
         try:
             if self.in_utc:
                 moment = moment_of(shown, self._clock)
@@ -163,7 +164,7 @@ class Expectation:
             return None
 
     def _dataid(self, shown: datetime) -> str | None:
-        """The data id that is expected when clocks show this; empty before the first, None beyond the year 9999."""
+        """The data id that is expected at this local time; empty before the first, None beyond the year 9999."""
         named = self._named(shown)
         if named is None:
             return None
@@ -174,7 +175,7 @@ class Expectation:
 class LateChunk:
     """A chunk that was not READY in time, and still is not."""
 
-    #: Its number; lists go on behind it.
+    #: Its number; lists continue after it.
     id: int
     #: The dataset.
     dataset: str
@@ -182,40 +183,40 @@ class LateChunk:
     dataid: str
     #: When it was expected.
     expected: datetime
-    #: Since when it is late.
+    #: When it became late.
     due: datetime
-    #: Its status; absent: it has none.
+    #: Its status; absent: it has no row.
     status: str
     #: Why it is not READY, across jobs and mappings.
     reason: str
-    #: The chunk that the reason is about, as DATASET/DATAID: itself, or one upstream.
+    #: The chunk that the reason concerns, as DATASET/DATAID: itself, or one upstream.
     cause: str
 
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How a dataset keeps to its expectation."""
+    """How well a dataset meets its expectation."""
 
     #: The dataset.
     dataset: str
-    #: What is expected, in words.
+    #: The expectation, in words.
     expects: str
     #: How many chunks are late.
     late: int
-    #: Since when the oldest of them is; null: none is.
+    #: When the oldest of them became late; null: none is late.
     oldest: datetime | None
-    #: The next data id that is expected; null: none is, or the judge is behind.
+    #: The next expected data id; null: there is none, or the judge is behind.
     next: str | None
     #: When that would be late.
     next_due: datetime | None
-    #: Seconds since something should have been judged; 0: the judge is in time.
+    #: Seconds by which the judge is behind; 0: it is on time.
     behind: float = 0.0
 
 
 class Judged(NamedTuple):
-    """What one step of the judge found."""
+    """The result of one step of the judge."""
 
-    #: How many expected chunks it looked at.
+    #: How many expected chunks it checked.
     seen: int
     #: How many of them are late.
     late: int
@@ -224,23 +225,23 @@ class Judged(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """What one look at late chunks found."""
+    """The result of one check of late chunks."""
 
     #: How many of them are READY by now.
     ready: int
-    #: The number of the last one; the next look goes on behind it. None: there are no more.
+    #: The number of the last one; the next check continues after it. None: there are no more.
     last: int | None
 
 
 def late_subject(dataset: str, dataid: str) -> str:
-    """The subject of the incident of a late chunk."""
+    """The subject of a late chunk's incident."""
     return f"{dataset}/{dataid}"
 
 
 def expected_sources(expectation: Expectation | None, mapping: InputMap, dataid: str, most: int) -> tuple[str, ...]:
-    """The data ids of an input that are expected for a data id of a job, by its mapping; at most so many.
+    """The data ids of an input that are expected for a data id of a job, by its mapping, up to a limit.
 
-    None of them, if nothing says which: there is no expectation, or not for this data id.
+    Empty if this is unknown: there is no expectation, or none for this data id.
     """
     found: Iterable[str] = ()
     if expectation is not None and expectation.ids:
@@ -249,19 +250,19 @@ def expected_sources(expectation: Expectation | None, mapping: InputMap, dataid:
         begin = stamp_format(mapping.job_format or "").read(dataid)
         after = None if begin is None else start_of(mapping.period, number_at(mapping.period, begin) + 1)
         if begin is not None and after is not None and begin.year > 1:
-            # The zone decides about the hours at both ends.
+            # The time zone determines the hours at both ends.
             found = expectation.within(begin - timedelta(days=1), after + timedelta(days=1))
     return tuple(islice((each for each in found if dataid in mapping.targets(each)), most))
 
 
 def due_by(expectation: Expectation, after: int | None, now: datetime, most: int) -> Sequence[ExpectedId]:
-    """What should be READY by now, from behind a position, in order: at most so many."""
+    """The data ids that should be READY by now, after a position, in order, up to a limit."""
     return [*islice(takewhile(lambda each: each.due <= now, expectation.expected(after)), most)]
 
 
 def _cron_times(cron: str, after: datetime) -> Iterator[datetime]:
-    """What a cron expression matches after a time, without a zone."""
-    from cronsim import CronSim  # Few pipelines need it.
+    """The times after a given one that a cron expression matches, without a time zone."""
+    from cronsim import CronSim  # Imported late, because few pipelines need it.
 
     try:
         for found in CronSim(cron, after.replace(tzinfo=UTC)):

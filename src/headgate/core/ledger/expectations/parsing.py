@@ -1,4 +1,4 @@
-"""Expectations as people write them in pipeline files and requests."""
+"""Parsing of expectations in pipeline files and requests."""
 
 # ruff: noqa: DTZ001, DTZ007 - calendars have no zone
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headgate.core.values.names import check_name
 from headgate.core.values.words import check_word, suggestion
 
 KEYS = ("every", "cron", "ids", "at", "zone", "grace", "from", "format", "id_offset")
-#: How an expectation says what is expected; each with the keys that do not belong to it.
+#: The ways to define what is expected, each with the keys that do not belong to it.
 KINDS: Mapping[str, tuple[str, ...]] = {"every": (), "cron": ("at",), "ids": ("format", "id_offset")}
 UNITS = tuple(map(str, Unit))
 MOST_IDS = 10_000
@@ -53,7 +53,7 @@ def _read(text: str) -> Expectation:
 
 @dataclass(frozen=True, slots=True)
 class _WrittenExpectation:
-    """One expectation that is read; every error names its key."""
+    """An expectation that is being parsed; every error names its key."""
 
     what: str
     given: Mapping[str, Any]
@@ -134,12 +134,12 @@ class _WrittenExpectation:
             raise self.bad("at", "is not a time of day; write 06:00")
         seconds = int(found[1]) * HOUR + int(found[2]) * MINUTE
         if every is Unit.HOUR and seconds >= HOUR:
-            raise self.bad("at", "is more than an hour: of an hour it says how long after its beginning, such as 00:15")
+            raise self.bad("at", "is more than an hour: for hours it is the time after the hour begins, such as 00:15")
         return seconds
 
     def _zone(self, every: Unit | None) -> str:
         if every is Unit.HOUR and self.given.get("zone", "UTC") != "UTC":
-            raise self.bad("zone", "decides nothing here: hours are in UTC")
+            raise self.bad("zone", "has no effect here: hours are in UTC")
         return check_zone(self.key("zone"), self.given.get("zone", "UTC"))
 
     def _seconds(self, name: str, most: float, *, least: float = 0.0) -> float:
@@ -181,7 +181,7 @@ class _WrittenExpectation:
         if every is not None and form.grain is not Grain[every.name]:
             raise self.bad("format", f"does not name {one(every)}; for example: {FORMATS[every]}")
         if form.grain is Grain.SECOND:
-            raise self.bad("format", "names seconds; what is expected is expected at a minute")
+            raise self.bad("format", "names seconds; the smallest unit of an expected time is a minute")
         return form.text
 
 

@@ -1,4 +1,4 @@
-"""Why a chunk is late: what keeps it from its job, followed upstream to where it begins."""
+"""Why a chunk is late: the cause is followed upstream to its origin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.core.ledger.model import ERROR, READY, RESUBMIT, Kind
 from headgate.core.ledger.snapshot import ChunkSnapshot
 from headgate.core.values.plurals import plural
 
-#: Chunks that one reason follows.
+#: Number of chunks that one reason follows.
 MOST_STEPS = 50
 #: What a chunk may be while only its inputs are missing. Any other status blocks it whatever they are.
 OPEN = (READY, ERROR, RESUBMIT)
@@ -25,31 +25,31 @@ class Upstream(NamedTuple):
 
     dataset: str
     dataid: str
-    #: How many others are missing beside it.
+    #: How many others are missing as well.
     others: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sightings:
-    """What the watcher of a dataset has seen."""
+    """The reported state of a dataset's watcher."""
 
     #: Where files arrive.
     source: str
-    #: The data id of the file that it counted last; empty: it has counted none.
+    #: The data id of the file that it counted last; empty: none.
     last: str
     #: When that was.
     arrived: datetime | None
-    #: When it last looked.
+    #: When it last polled.
     looked: datetime | None
     #: Files that do not count yet.
     waiting: int
-    #: What keeps it from its work; empty: nothing.
+    #: The problem that prevents it from working; empty: none.
     problem: str
-    #: Whether its lease runs.
+    #: Whether its lease is still valid.
     alive: bool
 
     def sentence(self) -> str:
-        """Return what it has seen, for people."""
+        """Return its state, for display."""
         kind = "bucket" if self.source.startswith("s3://") else "folder"
         if self.arrived is None or not self.last:
             seen = f"the {kind} watcher has seen no file"
@@ -60,21 +60,21 @@ class Sightings:
         if self.problem:
             seen += f"; its problem: {self.problem}"
         if not self.alive:
-            seen += f"; it last looked on {_shown(self.looked)}" if self.looked else "; it has not looked yet"
+            seen += f"; it last polled on {_shown(self.looked)}" if self.looked else "; it has not polled yet"
         return seen
 
 
 class MadeElsewhere(NamedTuple):
-    """A chunk that no job makes."""
+    """A chunk that no job produces."""
 
     #: Its status and message; None: it was never published.
     row: tuple[str, str] | None
-    #: Its watcher; None: none is known.
+    #: Its watcher; None: it has none.
     watcher: Sightings | None
 
 
 class Cause(NamedTuple):
-    """Where it begins that a chunk is late."""
+    """The origin of a chunk's lateness."""
 
     dataset: str
     dataid: str
@@ -82,12 +82,12 @@ class Cause(NamedTuple):
     text: str
 
 
-#: What is known of a chunk, by dataset and data id.
+#: The known facts about a chunk, by dataset and data id.
 Look = Callable[[str, str], ChunkSnapshot | MadeElsewhere]
 
 
 def why_late(dataset: str, dataid: str, look: Look) -> Cause:
-    """Return why a chunk is not READY: the cause where it begins, upstream."""
+    """Return why a chunk is not READY: the cause at its origin, upstream."""
     seen: set[tuple[str, str]] = set()
     others = 0
     while (dataset, dataid) not in seen and len(seen) < MOST_STEPS:
@@ -102,7 +102,7 @@ def why_late(dataset: str, dataid: str, look: Look) -> Cause:
 
 
 def cause_of(chunk: ChunkSnapshot) -> Upstream | str:
-    """Return what keeps a job from making a chunk: another chunk, or a sentence."""
+    """Return what prevents a job from making a chunk: another chunk, or a sentence."""
     verdict = may_claim(chunk)
     name = f"{chunk.job.outputs[0] if chunk.job.outputs else chunk.job.name}/{chunk.dataid}"
     taken = next((row for row in chunk.owned() if row.kind is Kind.OUTPUT and row.status not in OPEN), None)

@@ -1,4 +1,4 @@
-"""Mappings that look like a mistake, although they are allowed."""
+"""Mappings that are probably a mistake, although they are allowed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headgate.core.ledger.model import Job
 
 #: A time that every format can write.
 _SOME_TIME = datetime(2026, 11, 18, 12)  # noqa: DTZ001 - calendars have no zone
-#: Kinds whose `need = "all"` waits for a person, unless the calendar says which data ids there are.
+#: Kinds whose `need = "all"` waits for an operator, unless the calendar determines the data ids.
 _OPEN = (MapKind.PERIOD, MapKind.SPLIT)
 
 
 def map_warnings(jobs: Sequence[Job], there: Mapping[str, Sequence[str]]) -> list[str]:
-    """What looks like a mistake. `there`: some data ids that datasets have."""
+    """The probable mistakes. `there`: some existing data ids of the datasets."""
     made = {name: _example(job) for job in jobs for name in job.outputs}
     return [
         f"job {job.name} {line}"
@@ -28,7 +28,7 @@ def map_warnings(jobs: Sequence[Job], there: Mapping[str, Sequence[str]]) -> lis
 
 
 def _example(job: Job) -> str:
-    """A data id as a job makes them; empty: its mappings do not say."""
+    """A data id of the form that a job creates; empty: its mappings do not determine it."""
     return next(filter(None, (_made_by(job.map_of(name)) for name in job.creators)), "")
 
 
@@ -38,7 +38,7 @@ def _made_by(found: InputMap) -> str:
 
 
 def _unreadable(job: Job, there: Mapping[str, Sequence[str]], made: Mapping[str, str]) -> Iterator[str]:
-    """Inputs whose data ids have another form than their mapping says."""
+    """Inputs whose data ids have a different form than their mapping says."""
     for name, found in job.maps.items():
         known = there.get(name) or [each for each in (made.get(name, ""),) if each]
         if found.format and known and not any(map(found.targets, known)):

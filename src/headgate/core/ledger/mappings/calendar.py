@@ -1,4 +1,4 @@
-"""Hours, days, ISO weeks, months, quarters and years, each with a number: neighbours differ by one."""
+"""Hours, days, ISO weeks, months, quarters and years, numbered consecutively."""
 
 # ruff: noqa: DTZ001, DTZ901 - calendars have no zone
 from __future__ import annotations
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 
 class Unit(StrEnum):
-    """A length of time that one data id stands for."""
+    """The length of time that one data id represents."""
 
     HOUR = "hour"
     DAY = "day"
@@ -20,7 +20,7 @@ class Unit(StrEnum):
     YEAR = "year"
 
 
-#: The units that a period consists of without a remainder, itself included. A week belongs to no month.
+#: The units that divide a period without a remainder, itself included. A week does not belong to a month.
 PARTS: dict[Unit, tuple[Unit, ...]] = {
     Unit.HOUR: (Unit.HOUR,),
     Unit.DAY: (Unit.HOUR, Unit.DAY),
@@ -38,7 +38,7 @@ def one(unit: Unit) -> str:
 
 
 def number_at(unit: Unit, moment: datetime) -> int:
-    """The number of the hour, day, … that contains a moment. The zone is not looked at."""
+    """The number of the hour, day, … that contains a moment. The zone is ignored."""
     day = moment.toordinal()
     if unit is Unit.HOUR:
         return day * HOURS_OF_A_DAY + moment.hour
@@ -52,7 +52,7 @@ def number_at(unit: Unit, moment: datetime) -> int:
 
 
 def start_of(unit: Unit, number: int) -> datetime | None:
-    """The first moment of the hour, day, … of this number; None beyond the years 1 to 9999."""
+    """The first moment of the hour, day, … of this number; None outside the years 1 to 9999."""
     try:
         if unit is Unit.HOUR:
             return datetime.fromordinal(number // HOURS_OF_A_DAY).replace(hour=number % HOURS_OF_A_DAY)
@@ -69,7 +69,7 @@ def start_of(unit: Unit, number: int) -> datetime | None:
 
 
 def numbers_within(part: Unit, whole: Unit, number: int) -> range:
-    """The numbers of all parts of a period; empty beyond the years 1 to 9999."""
+    """The numbers of all parts of a period; empty outside the years 1 to 9999."""
     begin = start_of(whole, number)
     if begin is None:
         return range(0)
@@ -81,12 +81,12 @@ def numbers_within(part: Unit, whole: Unit, number: int) -> range:
 
 @lru_cache(maxsize=100)
 def zone_named(name: str) -> tzinfo:
-    """A time zone by its IANA name; LookupError or ValueError if there is none."""
+    """A time zone by its IANA name; LookupError or ValueError if it is unknown."""
     return UTC if name in ("", "UTC") else ZoneInfo(name)
 
 
 def local(moment: datetime, zone: str) -> datetime | None:
-    """What clocks in a zone show at a moment in UTC; None beyond the years 1 to 9999."""
+    """The local time in a zone at a moment in UTC; None outside the years 1 to 9999."""
     try:
         return moment.replace(tzinfo=UTC).astimezone(zone_named(zone)).replace(tzinfo=None)
     except OverflowError:

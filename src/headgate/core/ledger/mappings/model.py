@@ -20,12 +20,12 @@ from headgate.core.values.plurals import plural
 Rule: TypeAlias = SameRule | PeriodRule | WindowRule | WholeRule | SplitRule
 #: How many of the upstream ids must be READY: all, one, or (a number) at least as many.
 NEED_ALL, NEED_ANY = "all", "any"
-#: Seconds between a late input and the redo that it causes, unless set otherwise: many late inputs cause one redo.
+#: Default seconds between a late input and the redo that it causes, so that many late inputs cause one redo.
 LATE_DELAY = 600.0
 
 
 class MapKind(StrEnum):
-    """How the data ids of an input belong to those of a job."""
+    """How the data ids of an input correspond to those of a job."""
 
     SAME = "same"
     PERIOD = "period"
@@ -36,7 +36,7 @@ class MapKind(StrEnum):
 
 
 class OnLate(StrEnum):
-    """What happens when an input arrives, or changes, after it was read."""
+    """The reaction to an input that arrives, or changes, after it was read."""
 
     NOTE = "note"
     REDO = "redo"
@@ -44,23 +44,25 @@ class OnLate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InputMap:
-    """Which data ids of an input one data id of the job reads. What does not belong to its kind is None."""
+    """The mapping of one input: which of its data ids one data id of the job reads. Fields that do not apply to its
+    kind are None.
+    """
 
     #: same, period, window, all, list or split.
     kind: MapKind = MapKind.SAME
-    #: period: what one data id of the job stands for: day, week, month, quarter, year.
+    #: period: what one data id of the job represents: day, week, month, quarter, year.
     period: Unit | None = None
-    #: period, window: what one data id of the input stands for; null: no calendar says which ids there are.
+    #: period, window: what one data id of the input represents; null: no calendar determines its data ids.
     unit: Unit | None = None
     #: period, window with a unit, split: the format of the input's data ids.
     format: str | None = None
     #: period, split: the format of the job's data ids.
     job_format: str | None = None
-    #: period of data ids with an hour: the time zone in which a day begins.
+    #: period of data ids with an hour: the time zone that defines a day.
     zone: str | None = None
-    #: window: how many data ids before its own one reads.
+    #: window: how many preceding data ids are read.
     before: int | None = None
-    #: window: how many data ids after its own one reads.
+    #: window: how many following data ids are read.
     after: int | None = None
     #: list: these data ids, whatever the job's data id is.
     ids: tuple[str, ...] | None = None
@@ -78,13 +80,14 @@ class InputMap:
 
     @property
     def in_order(self) -> bool:
-        """Whether it is a window in the input's order: `targets` and `sources` need the neighbours."""
+        """Whether it is a window in the input's order: `targets` and `sources` then need the neighbours."""
         return self.kind is MapKind.WINDOW and self.unit is None
 
     def targets(self, upstream_id: str) -> tuple[str, ...]:
-        """Return the data ids of the job that read a data id of the input; none when it is not of the mapping's format.
+        """Return the data ids of the job that read a data id of the input; empty if it does not have the mapping's
+        format.
 
-        None of `all` and `list`, which every data id of the job reads. Raises ValueError for a window in the input's
+        None for `all` and `list`, which every data id of the job reads. Raises ValueError for a window in the input's
         order, which depends on the neighbours.
 
         :param upstream_id: Data id of the input.
@@ -92,7 +95,7 @@ class InputMap:
         return _rule(self).targets(upstream_id)
 
     def created(self, upstream_id: str) -> tuple[str, ...]:
-        """Return the data ids of the job that exist because a data id of the input is READY: of a window the middle.
+        """Return the data ids of the job that exist because a data id of the input is READY: for a window its middle.
 
         :param upstream_id: Data id of the input.
         """
@@ -101,14 +104,14 @@ class InputMap:
         return () if self.fault(upstream_id) else (upstream_id,)
 
     def sources(self, dataid: str) -> Sources:
-        """Return what a data id of the job reads: whatever has it among its `targets`, and nothing else.
+        """Return what a data id of the job reads: exactly the ids that have it among their `targets`.
 
         :param dataid: Data id of the job.
         """
         return _rule(self).sources(dataid)
 
     def required(self, dataid: str) -> tuple[str, ...]:
-        """Return the data ids of the input that must be READY whatever `need` says: the middle of a window.
+        """Return the data ids of the input that must be READY regardless of `need`: the middle of a window.
 
         :param dataid: Data id of the job.
         """
@@ -124,14 +127,14 @@ class InputMap:
     def least(self, count: int) -> int:
         """Return how many data ids of the input must be READY.
 
-        :param count: How many belong to a data id of the job.
+        :param count: The number of upstream ids of a data id of the job.
         """
         if self.need == NEED_ALL:
             return count
         return 1 if self.need == NEED_ANY else int(self.need)
 
     def to_document(self) -> dict[str, Any]:
-        """Return what belongs to its kind: as it is stored, and as it can be defined again."""
+        """Return the fields that apply to its kind: the form in which it is stored and can be defined again."""
         if self.kind is MapKind.SAME:
             return {"kind": str(self.kind)}
         found = {
@@ -163,7 +166,7 @@ class InputMap:
         return "all data ids" if self.kind is MapKind.ALL else "the same data id"
 
 
-#: What an input without a mapping has.
+#: The mapping of an input that defines none.
 SAME = InputMap()
 
 
@@ -180,12 +183,12 @@ def _rule(mapping: InputMap) -> Rule:
 
 
 def has_hours(form: str) -> bool:
-    """Whether a format names hours or less, which are in UTC."""
+    """Whether a format includes hours or smaller units, which are in UTC."""
     return stamp_format(form).grain <= Grain.HOUR
 
 
 def _named(unit: Unit | None, form: str | None) -> str:
-    """A unit, with the format of its data ids where it is not the usual one."""
+    """A unit, with the format of its data ids if that is not the default."""
     return str(unit) if unit and form == FORMATS[unit] else f"{unit} ({form})"
 
 

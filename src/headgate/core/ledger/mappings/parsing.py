@@ -1,4 +1,4 @@
-"""Mappings as people write them in pipeline files and requests."""
+"""Parsing of mappings in pipeline files and requests."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from headgate.core.values.names import check_name
 from headgate.core.values.plurals import plural
 from headgate.core.values.words import check_word, nearest, suggestion
 
-#: The most data ids that one data id of a job may read by its definition.
+#: Maximum number of data ids that a definition lets one data id of a job read.
 MOST_IDS = 10_000
 #: The longest `late_delay`, in seconds.
 LONGEST_LATE_DELAY = 30 * 86_400.0
 KEYS = tuple(each.name for each in fields(InputMap))
-#: What may stand beside any kind but `same`.
+#: Keys that may appear beside any kind but `same`.
 COMMON = ("kind", "need", "on_late", "late_delay")
 KEYS_OF: Mapping[MapKind, tuple[str, ...]] = {
     MapKind.SAME: ("kind",),
@@ -72,7 +72,7 @@ def parse_map(dataset: str, document: object) -> InputMap:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """One mapping that is read; every error names its key."""
+    """A mapping that is being parsed; every error names its key."""
 
     dataset: str
     given: Mapping[str, Any]
@@ -91,7 +91,7 @@ class _Written:
         return MapKind(check_word(self.key("kind"), self.given["kind"], kinds))
 
     def check_keys(self) -> None:
-        """Refuse keys that no mapping has, and those that belong to another kind."""
+        """Refuse unknown keys and those that belong to another kind."""
         unknown = next((key for key in self.given if key not in KEYS), None)
         if unknown is not None:
             raise BadValue(self.key(unknown), self.given[unknown], f"is unknown; {suggestion(unknown, KEYS)}")
@@ -124,7 +124,7 @@ class _Written:
         unit = self._unit()
         if unit is not None and unit not in PARTS[period]:
             allowed = ", ".join(PARTS[period])
-            raise self.bad("unit", f"is no part of {one(period)}; {one(period)} consists of: {allowed}")
+            raise self.bad("unit", f"is not a part of {one(period)}; {one(period)} consists of: {allowed}")
         if unit is None and "format" not in self.given:
             told = (
                 f"has neither unit nor format; write unit = {str(PARTS[period][-2:][0])!r} if the calendar says which"
@@ -133,7 +133,7 @@ class _Written:
         form = self._stamp("format", unit)
         grain = stamp_format(form).grain
         if unit is None and _unit_of(grain) not in PARTS[period]:
-            raise self.bad("format", f"names {_a(grain)}, which is no part of {one(period)}")
+            raise self.bad("format", f"names {_a(grain)}, which is not a part of {one(period)}")
         shown = self._stamp("job_format", period)
         return replace(found, period=period, unit=unit, format=form, job_format=shown, zone=self._zone(period, form))
 
@@ -166,7 +166,7 @@ class _Written:
         stray = next((each for each in shown.fields if each not in form.fields), None)
         if stray is not None:
             hint = suggestion(stray, form.fields)
-            raise self.bad("job_format", f"has the field {{{stray}}}, which format has not; {hint}")
+            raise self.bad("job_format", f"has the field {{{stray}}}, which format does not have; {hint}")
         return replace(found, format=form.text, job_format=shown.text)
 
     # ------------------------------------------------------------ keys
@@ -202,7 +202,7 @@ class _Written:
         if "zone" not in self.given:
             return "UTC" if zoned else None
         if not zoned:
-            raise self.bad("zone", "decides nothing here: only hours, which are in UTC, belong to the day of a zone")
+            raise self.bad("zone", "has no effect here: only hours, which are in UTC, belong to the day of a zone")
         return check_zone(self.key("zone"), self.given["zone"])
 
     def _count(self, name: str) -> int:
@@ -239,7 +239,7 @@ def check_zone(what: str, value: object) -> str:
     try:
         zone_named(value)
     except (LookupError, ValueError, OSError):
-        from zoneinfo import available_timezones  # A folder that is read for an error alone.
+        from zoneinfo import available_timezones  # The folder of the time zone database, read only to explain an error.
 
         known = sorted(available_timezones())
         if not known:
@@ -251,21 +251,21 @@ def check_zone(what: str, value: object) -> str:
 
 
 def most_sources(found: InputMap) -> int | None:
-    """How many upstream ids one data id can have; None: no number is known."""
+    """The maximum number of upstream ids of one data id; None: it is not known."""
     if found.ids is not None:
         return len(found.ids)
     if found.kind is MapKind.WINDOW:
         return (found.before or 0) + (found.after or 0) + 1
     if found.unit is None or found.period is None:
         return None
-    # A leap year that begins on a Monday has the longest of everything; clocks that are set back add an hour.
+    # A leap year that begins on a Monday has the most of every unit; clocks that are set back add an hour.
     begin = number_at(found.period, datetime(2024, 7, 1))  # noqa: DTZ001 - calendars have no zone
     whole = len(numbers_within(found.unit, found.period, begin))
     return whole + (found.unit is Unit.HOUR and found.period is not Unit.HOUR)
 
 
 def _is_usual(key: str, value: object) -> bool:
-    """Whether a value says what holds anyway: a mapping as it was read may be defined again."""
+    """Whether a value equals the default: a mapping in the form in which it was returned may be defined again."""
     return key in COMMON and value == {"need": NEED_ALL, "on_late": str(OnLate.NOTE), "late_delay": LATE_DELAY}.get(key)
 
 

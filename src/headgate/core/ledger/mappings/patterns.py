@@ -1,4 +1,4 @@
-"""Data ids that are made of named fields: `{sample}.{lane}`."""
+"""Data ids that consist of named fields: `{sample}.{lane}`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)\}", re.ASCII | re.IGNORECASE)
 
 
 class NamePattern:
-    """A pattern of data ids. ValueError for one that cannot be read in one way only, with the reason.
+    """A pattern of data ids. ValueError, with the reason, for an ambiguous one.
 
-    A field has at least one character. Each is as short as possible, from left to right: of `{sample}.{lane}`,
+    A field has at least one character. Each is as short as possible, from left to right: with `{sample}.{lane}`,
     `a.b.c` has the sample `a`.
     """
 
@@ -68,5 +68,5 @@ class NamePattern:
 
 @lru_cache(maxsize=1000)
 def name_pattern(text: str) -> NamePattern:
-    """The pattern of that text, read once."""
+    """The pattern for that text, parsed once."""
     return NamePattern(text)

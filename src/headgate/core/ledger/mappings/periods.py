@@ -12,20 +12,20 @@ from headgate.core.ledger.mappings.stamps import Grain, stamp_format
 
 @dataclass(frozen=True, slots=True)
 class PeriodRule:
-    """Data ids that are times belong to the period that they are in.
+    """Data ids that are times belong to the period that contains them.
 
-    Times with an hour are in UTC, and belong to the period that clocks in the zone show when they begin.
+    Times with an hour are in UTC, and belong to the period that local clocks show when they begin.
     """
 
     period: Unit
-    #: None: the input's data ids have no calendar.
+    #: None: no calendar determines the input's data ids.
     unit: Unit | None
     format: str
     job_format: str
     zone: str
 
     def targets(self, upstream_id: str) -> tuple[str, ...]:
-        """The data id of the period that an upstream id is in."""
+        """The data id of the period that contains an upstream id."""
         number = self._period_of(upstream_id)
         begin = None if number is None else start_of(self.period, number)
         return () if begin is None else (stamp_format(self.job_format).write(begin),)
@@ -42,7 +42,7 @@ class PeriodRule:
         return Listed(tuple(write(moment) for each in numbers if (moment := start_of(self.unit, each))))
 
     def fault(self, dataid: str) -> str:
-        """Why a data id of the job names no period; empty if it does."""
+        """Why a data id of the job does not name a period; empty if it does."""
         readable = stamp_format(self.job_format).read(dataid) is not None
         return "" if readable else f"{dataid} does not name {one(self.period)} as {self.job_format}"
 
@@ -57,7 +57,7 @@ class PeriodRule:
         return None if moment is None else number_at(self.period, moment)
 
     def _parts(self, unit: Unit, number: int) -> list[int]:
-        """The numbers of the units of a period. The zone decides about the hours at both ends."""
+        """The numbers of the units of a period. The time zone determines the hours at both ends."""
         numbers = numbers_within(unit, self.period, number)
         if not self._zoned:
             return list(numbers)

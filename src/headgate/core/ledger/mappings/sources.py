@@ -1,4 +1,4 @@
-"""What one data id of a job reads from an input: the answers of a mapping."""
+"""The upstream ids that one data id of a job reads from an input, as a mapping returns them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Listed:
     """Exactly these data ids, whether they exist yet or not. None: the data id does not have the mapping's format."""
 
     ids: tuple[str, ...]
-    #: Whether nothing else can arrive: it is enough that they are READY.
+    #: Whether no others can arrive, so that it is enough for these to be READY.
     complete: ClassVar[bool] = True
 
 
@@ -21,7 +21,7 @@ class Matching:
     closed.
     """
 
-    #: The prefix of all of them; it only narrows a search.
+    #: A common prefix of all of them, which only narrows a search.
     prefix: str
     complete: ClassVar[bool] = False
 
@@ -35,7 +35,7 @@ class Everything:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The data id itself, and those next to it among all that the input has, in the input's order."""
+    """The data id itself and its neighbours among all existing ids, in the input's order."""
 
     #: How many before it.
     before: int

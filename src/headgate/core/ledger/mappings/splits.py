@@ -1,4 +1,4 @@
-"""Splits: several upstream ids that differ in one field belong to one data id of the job."""
+"""Splits: upstream ids that differ in one field belong to one data id of the job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SplitRule:
     job_format: str
 
     def targets(self, upstream_id: str) -> tuple[str, ...]:
-        """The data id that has the fields of an upstream id."""
+        """The data id with the fields of an upstream id."""
         fields = name_pattern(self.format).read(upstream_id)
         return () if fields is None else (name_pattern(self.job_format).write(fields),)
 
@@ -25,7 +25,7 @@ class SplitRule:
         return Listed(()) if self.fault(dataid) else Matching(self._prefix(dataid))
 
     def fault(self, dataid: str) -> str:
-        """Why a data id is not of the job's pattern; empty if it is."""
+        """Why a data id does not match the job's pattern; empty if it does."""
         readable = name_pattern(self.job_format).read(dataid) is not None
         return "" if readable else f"{dataid} is not of the form {self.job_format}"
 

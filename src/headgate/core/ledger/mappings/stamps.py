@@ -1,4 +1,4 @@
-"""Times as data ids: formats with fixed widths, so that reading is the inverse of writing."""
+"""Times as data ids: fixed-width formats, so that parsing is the inverse of formatting."""
 
 # ruff: noqa: DTZ001 - calendars have no zone
 from __future__ import annotations
@@ -14,19 +14,19 @@ from headgate.core.ledger.mappings.calendar import MONTHS_OF_A_QUARTER, Unit
 
 
 class Grain(IntEnum):
-    """The shortest length of time that a format tells apart."""
+    """The shortest length of time that a format distinguishes."""
 
     SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR = range(8)
 
 
 class Directive(NamedTuple):
-    """A part of a format."""
+    """A directive of a format."""
 
     #: How many digits.
     width: int
-    #: Its place from long to short: a format in this order sorts as time does.
+    #: Its position from long to short: a format in this order sorts by time.
     rank: int
-    #: As `str.format` writes it: of the moment, or of what is computed of it.
+    #: Its replacement field for `str.format`: of the moment, or of values computed from it.
     written: str
     meaning: str
 
@@ -52,7 +52,7 @@ FORMATS = {
     Unit.QUARTER: "%Y-Q%q",
     Unit.YEAR: "%Y",
 }
-#: Which directives name a day, and which of them name a longer time when they are alone.
+#: The directives that name a day, and those that name a longer time when they are alone.
 _DAYS = (frozenset(("%Y", "%m", "%d")), frozenset(("%Y", "%j")), frozenset(("%G", "%V", "%u")))
 _LONGER = {
     frozenset(("%G", "%V")): Grain.WEEK,
@@ -65,7 +65,7 @@ _PARTS = re.compile(r"%.?|[^%]+", re.DOTALL)
 
 
 class StampFormat:
-    """A format of data ids that are times. ValueError for one that does not name a time, with the reason."""
+    """A format of data ids that are times. ValueError, with the reason, for one that does not name a time."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -83,7 +83,7 @@ class StampFormat:
         self._pattern = re.compile("".join(_pattern(part, groups) for part in self._parts), re.ASCII)
 
     def read(self, dataid: str) -> datetime | None:
-        """The first moment of the time that a data id names; None if it names none in this format."""
+        """The first moment of the time that a data id names; None if it does not match this format."""
         found = self._pattern.fullmatch(dataid)
         if found is None:
             return None
@@ -94,14 +94,14 @@ class StampFormat:
         return moment if self.write(moment) == dataid else None
 
     def write(self, moment: datetime) -> str:
-        """The data id of the time that a moment is in."""
+        """The data id of the time that contains a moment."""
         if not self._computes:
             return self._template.format(moment)
         quarter = (moment.month - 1) // MONTHS_OF_A_QUARTER + 1
         return self._template.format(moment, moment.isocalendar(), quarter, moment.timetuple().tm_yday)
 
     def prefix(self, first: datetime, last: datetime) -> str:
-        """What the data ids of all moments from `first` to `last` begin with."""
+        """The common prefix of the data ids of all moments from `first` to `last`."""
         one, other = self.write(first), self.write(last)
         if not self._sorts:
             one = other = "" if self._parts[0] in DIRECTIVES else _template(self._parts[0]).format()
@@ -111,7 +111,7 @@ class StampFormat:
 
 @lru_cache(maxsize=1000)
 def stamp_format(text: str) -> StampFormat:
-    """The format of that text, read once."""
+    """The format of that text, parsed once."""
     return StampFormat(text)
 
 
@@ -130,7 +130,7 @@ def _pattern(part: str, groups: set[str]) -> str:
     if part not in DIRECTIVES:
         return re.escape("%" if part == "%%" else part)
     if part in groups:
-        return rf"\d{{{DIRECTIVES[part].width}}}"  # Writing it again shows whether both say the same.
+        return rf"\d{{{DIRECTIVES[part].width}}}"  # Formatting it again shows whether both agree.
     groups.add(part)
     return rf"(?P<{part[1]}>\d{{{DIRECTIVES[part].width}}})"
 

@@ -1,4 +1,4 @@
-"""Mappings that do not look at the data id: the same one, all there are, or a fixed list."""
+"""Mappings that ignore the data id: the same one, all existing ones, or a fixed list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headgate.core.ledger.mappings.sources import Everything, Listed, Sources
 
 @dataclass(frozen=True, slots=True)
 class SameRule:
-    """A data id reads the one of the same name."""
+    """A data id reads the one with the same name."""
 
     def targets(self, upstream_id: str) -> tuple[str, ...]:
         """The same data id."""
@@ -20,20 +20,20 @@ class SameRule:
         return Listed((dataid,))
 
     def fault(self, dataid: str) -> str:
-        """Any data id will do."""
+        """Any data id is valid."""
         del dataid
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRule:
-    """Every data id of the job reads everything, or a fixed list: reference data."""
+    """Every data id of the job reads all of the input, or a fixed list: reference data."""
 
     #: None: everything.
     ids: tuple[str, ...] | None
 
     def targets(self, upstream_id: str) -> tuple[str, ...]:
-        """None that can be listed: every data id of the job reads it."""
+        """None, since they cannot be listed: every data id of the job reads it."""
         del upstream_id
         return ()
 
@@ -43,6 +43,6 @@ class WholeRule:
         return Everything() if self.ids is None else Listed(self.ids)
 
     def fault(self, dataid: str) -> str:
-        """Any data id will do."""
+        """Any data id is valid."""
         del dataid
         return ""

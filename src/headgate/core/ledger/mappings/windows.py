@@ -16,7 +16,7 @@ class WindowRule:
 
     before: int
     after: int
-    #: None: neighbours are those of the input's order.
+    #: None: the neighbours in the input's order are needed.
     unit: Unit | None
     format: str
 
@@ -50,17 +50,15 @@ class WindowRule:
 def window_in_order(
     before: int, after: int, preceding: Sequence[str], dataid: str, following: Sequence[str]
 ) -> tuple[str, ...]:
-    """The window of a data id among its neighbours, all in the input's order; more neighbours than needed may be
-    passed.
-    """
+    """The window of a data id among its neighbours, all in the input's order; extra neighbours are ignored."""
     return (*preceding[max(len(preceding) - before, 0) :], dataid, *following[:after])
 
 
 def targets_in_order(
     before: int, after: int, preceding: Sequence[str], upstream_id: str, following: Sequence[str]
 ) -> tuple[str, ...]:
-    """The data ids whose window has an upstream id, which is one of the input's.
+    """The data ids whose window contains an existing upstream id.
 
-    That is also what changes when the id is new: the window of each of them has it now, and lacks another one.
+    These windows also change when the id is new: each of them gains it, and loses another one.
     """
     return window_in_order(after, before, preceding, upstream_id, following)

@@ -1,5 +1,5 @@
 """Watches: files that publish chunks. Which file belongs to which chunk, when it counts, and what a change means.
 
-`model` has the nouns, `names` reads names of files by a pattern, `parsing` reads a watch as people write it, and
+`model` has the nouns, `names` matches file names with a pattern, `parsing` reads the definition of a watch, and
 `gathering` decides which files make a chunk.
 """

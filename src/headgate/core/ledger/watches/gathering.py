@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from headgate.core.ledger.watches.model import LONGEST_NAME, FileMark, FileWatch, Parcel, Ready, is_temporary
 from headgate.core.ledger.watches.names import UnreadableName
 
-#: At most this many names that match and name no chunk are reported.
+#: Number of unusable names that match the pattern and are reported.
 MOST_STRANGE = 20
 
 
 @dataclass(slots=True)
 class Gathered:
-    """What one look at a folder or prefix found."""
+    """The result of one poll of a folder or prefix."""
 
-    #: Chunks of which every file counts.
+    #: Chunks whose files all count.
     ready: list[Parcel] = field(default_factory=list)
-    #: Files that do not count yet, or whose chunk has not all its files.
+    #: Files that do not count yet, or whose chunk is incomplete.
     waiting: int = 0
-    #: Files and markers that will count when they have been as they are for long enough.
+    #: Files and markers that will count once they have been unchanged long enough.
     unsettled: list[FileMark] = field(default_factory=list)
-    #: Names that match, and name no chunk; each with the reason.
+    #: Names that match the pattern but name no chunk, each with the reason.
     strange: dict[str, str] = field(default_factory=dict)
 
 
 class Gatherer:
-    """Puts files together to chunks, by one watch. Remembers what names mean."""
+    """Groups files into chunks, according to one watch. It remembers the meaning of names."""
 
     def __init__(self, watch: FileWatch) -> None:
         self._watch = watch
@@ -36,10 +36,11 @@ class Gatherer:
     def gather(
         self, found: Mapping[str, FileMark], news: Callable[[FileMark], bool], counts: Callable[[FileMark], bool]
     ) -> Gathered:
-        """What is ready now among all files that there are.
+        """The chunks that are ready, given all existing files.
 
-        :param news: Whether a file is new, or differs from what was counted: other chunks are left alone.
-        :param counts: Whether a file has been as it is for long enough.
+        :param news: Whether a file is new, or differs from the one that was counted; chunks without such a file are
+        ignored.
+        :param counts: Whether a file has been unchanged long enough.
         """
         result = Gathered()
         chunks = self._chunks(found, news, result)
@@ -89,7 +90,7 @@ class Gatherer:
         return meaning
 
     def forget_all_but(self, names: Iterable[str]) -> None:
-        """Names that are gone need not be remembered."""
+        """Names that no longer exist are forgotten."""
         if len(self._meanings) > 2 * len(kept := set(names)) + 1000:
             self._meanings = {name: meaning for name, meaning in self._meanings.items() if name in kept}
 
@@ -106,7 +107,7 @@ class Gatherer:
         self, files: list[FileMark], markers: Mapping[str, str], found: Mapping[str, FileMark],
         counts: Callable[[FileMark], bool],
     ) -> list[FileMark] | None:  # fmt: skip
-        """What has not been as it is for long enough; None when a marker is missing, or older than its file."""
+        """The files that have not been unchanged long enough; None when a marker is missing, or older than its file."""
         if self._watch.ready is not Ready.MARKER:
             return [each for each in files if not counts(each)]
         there = [found.get(markers[each.name]) for each in files]

@@ -12,13 +12,13 @@ from headgate.core.errors import BadValue
 from headgate.core.ledger.watches.names import FilePattern, UnreadableName, file_pattern
 from headgate.core.values.names import check_name
 
-#: Seconds that a watcher may work without renewing.
+#: Seconds that a watcher may work without renewing its lease.
 WATCH_LEASE = 30.0
-#: Names of files that somebody still writes, or that belong to a program.
+#: Names of files that are still being written, or that belong to a program.
 TEMPORARY_ENDS = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".swp", "~")
-#: A name is kept whole.
+#: Each name must match entirely.
 LONGEST_NAME = 1024
-#: What file systems keep in their top folder for themselves.
+#: Folders that file systems keep at their top for their own use.
 NOT_DELIVERED = ("lost+found",)
 
 
@@ -27,9 +27,10 @@ class Ready(StrEnum):
 
     #: Its size and time have not changed for `settle` seconds.
     STABLE = "stable"
-    #: As soon as it has its name: programs write it elsewhere and rename it. Objects in buckets are always complete.
+    #: As soon as a file has its name, because programs write it elsewhere and rename it. Objects in buckets are always
+    #: complete.
     WHOLE = "whole"
-    #: When its marker is there, and is not older than the file.
+    #: When its marker exists and is not older than the file.
     MARKER = "marker"
 
 
@@ -54,18 +55,18 @@ class Landing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileMark:
-    """What a file looks like from outside."""
+    """The visible properties of a file."""
 
     #: Its path below the folder or prefix.
     name: str
     size: int  #: In bytes.
-    #: When it was written, in micro-seconds since 1970.
+    #: When it was written, in microseconds since 1970.
     modified: int
-    #: What names this very content (ETag); empty: nothing does.
+    #: An identifier of this exact content (ETag); empty: there is none.
     tag: str = ""
 
     def differs(self, other: FileMark) -> bool:
-        """Whether the other one, of the same name, has other content as far as this can be seen."""
+        """Whether another file of the same name has different content, as far as this can be detected."""
         if self.tag and other.tag:
             return (self.tag, self.size) != (other.tag, other.size)
         return (self.size, self.modified) != (other.size, other.modified)
@@ -88,16 +89,16 @@ class Landed(NamedTuple):
 
 
 class WatchTurn(NamedTuple):
-    """The watcher that has a dataset now."""
+    """The watcher that is currently responsible for a dataset."""
 
-    #: The number of this turn; only grows. None: another worker watches.
+    #: The number of this turn; it only grows. None: another worker is watching.
     token: int | None
     worker: str
 
 
 @dataclass(frozen=True, slots=True)
 class FileWatch:
-    """Where the files of a dataset arrive, and what they mean. It is never stored."""
+    """Where the files of a dataset arrive, and how they become chunks. It is never stored."""
 
     dataset: str
     #: A folder, or a URL `s3://bucket/prefix`.
@@ -110,12 +111,12 @@ class FileWatch:
     settle: float = 10.0
     #: The name of the marker.
     marker: str = ""
-    #: How many files make a chunk; 0: it is not said by a number.
+    #: Number of files of a chunk; 0: not given as a number.
     files: int = 0
-    #: What the names of a chunk's files end in; each has to be there.
+    #: The suffixes of a chunk's files; each has to exist.
     suffixes: tuple[str, ...] = ()
     on_change: OnChange = OnChange.NOTE
-    #: Seconds between two looks.
+    #: Seconds between two polls.
     every: float = 2.0
     #: Seconds without a new file after which an alarm is raised; None: never.
     quiet_after: float | None = None
@@ -127,19 +128,19 @@ class FileWatch:
 
     @property
     def depth(self) -> int:
-        """How many folders deep the files lie, and their markers."""
+        """Depth of the folders that contain the files and their markers."""
         above, marker = self.pattern.count("/"), self.marker.count("/")
         return max(above, marker) if self.markers_of_chunks else above + marker
 
     @property
     def markers_of_chunks(self) -> bool:
-        """Whether a marker belongs to a chunk, and not to one file."""
+        """Whether a marker belongs to a chunk rather than to one file."""
         return self.ready is Ready.MARKER and "{name}" not in self.marker
 
     def chunk_of(self, name: str) -> tuple[str, str] | None:
         """The data id that a file belongs to, and the name of its marker (empty: none). None if it does not match.
 
-        UnreadableName if it matches, and names no chunk.
+        UnreadableName if it matches but names no chunk.
         """
         bare = self._bare(name)
         fields = None if bare is None else file_pattern(self.pattern).read(bare)
@@ -159,7 +160,7 @@ class FileWatch:
         return "it does not match pattern" + (" before its suffix" if self.suffixes else "")
 
     def _bare(self, name: str) -> str | None:
-        """A name without its suffix; None if it has none of those that are listed."""
+        """A name without its suffix; None if it has none of the listed ones."""
         if not self.suffixes:
             return name
         fitting = [each for each in self.suffixes if name.endswith(each)]
@@ -168,52 +169,52 @@ class FileWatch:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What a watcher reports of itself."""
+    """A watcher's report about itself."""
 
     dataset: str  #: The dataset that it publishes.
-    source: str  #: The folder or prefix, for people.
+    source: str  #: The folder or prefix, for display.
     pattern: str  #: The pattern of its files.
     worker: str  #: The process.
     lease: float  #: Seconds that it counts as alive without renewing.
-    every: float  #: Seconds between two looks.
+    every: float  #: Seconds between two polls.
     quiet_after: float | None  #: Seconds without a new file after which an alarm is raised.
     waiting: int = 0  #: Files that do not count yet.
-    problem: str = ""  #: What keeps it from its work; empty: nothing.
-    #: Whether it has looked since the last report.
+    problem: str = ""  #: The problem that prevents it from working; empty: none.
+    #: Whether it has polled since the last report.
     looked: bool = False
-    #: The turn that it holds as far as it knows; None: none.
+    #: The turn that it believes it holds; None: none.
     token: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """What is known of the watcher of a dataset."""
+    """The recorded state of a dataset's watcher."""
 
     dataset: str  #: The dataset that it publishes.
     source: str  #: The folder or prefix.
     pattern: str  #: The pattern of its files.
-    worker: str  #: The process that watches, or did last.
-    every: float  #: Seconds between two looks.
+    worker: str  #: The process that watches, or was the last to watch.
+    every: float  #: Seconds between two polls.
     lease: float  #: Seconds that it counts as alive without renewing.
     quiet_after: float | None  #: Seconds without a new file after which an alarm is raised; null: never.
-    since: datetime  #: Since when the dataset is watched.
-    #: When it last looked; null: it has not.
+    since: datetime  #: When watching the dataset began.
+    #: When it last polled; null: it has not.
     looked: datetime | None
     #: When a new file last counted; null: none has.
     arrived: datetime | None
     files: int  #: Files that were counted.
-    changed: int  #: How often one was delivered again with other content.
+    changed: int  #: How often one was delivered again with different content.
     waiting: int  #: Files that do not count yet.
-    problem: str  #: What keeps it from its work; empty: nothing.
-    alive: bool  #: Whether its lease runs.
+    problem: str  #: The problem that prevents it from working; empty: none.
+    alive: bool  #: Whether its lease is still valid.
 
     @property
     def patience(self) -> timedelta:
-        """How long it may be silent before that is called stuck."""
+        """How long it may be silent before it counts as stuck."""
         return timedelta(seconds=max(2 * self.lease, 3 * self.every))
 
     def silent(self, at: datetime) -> timedelta:
-        """How long ago it last looked."""
+        """How long ago it last polled."""
         return max(at - (self.looked or self.since), timedelta())
 
     def quiet(self, at: datetime) -> timedelta:
@@ -227,21 +228,21 @@ class WatchedFile:
 
     mark: FileMark
     dataid: str
-    #: When it was counted, or its change was.
+    #: When it, or its change, was counted.
     since: datetime
-    #: How often it was delivered again with other content.
+    #: How often it was delivered again with different content.
     changes: int
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file, or a folder above it, is somebody's own business: hidden, or still written."""
+    """Whether a file, or a folder above it, is hidden or still being written."""
     parts = name.split("/")
     ours = any(part.startswith(".") or part in NOT_DELIVERED for part in parts)
     return ours or parts[-1].lower().endswith(TEMPORARY_ENDS)
 
 
 def changes_of(known: Sequence[FileMark], parcel: Parcel) -> list[FileMark]:
-    """The files of a parcel that are new, or differ from what is known."""
+    """The files of a chunk that are new, or differ from the recorded ones."""
     before = {each.name: each for each in known}
     return [each for each in parcel.files if each.name not in before or each.differs(before[each.name])]
 

@@ -20,11 +20,11 @@ _DIRECTIVE = re.compile(r"%.")
 
 
 class UnreadableName(ValueError):
-    """The name of a file that matches a pattern, and still names no chunk; its text is the reason."""
+    """The name of a file that matches a pattern but names no chunk; its text is the reason."""
 
 
 class FilePattern:
-    """A pattern of names. ValueError, with the reason, for one that cannot be read in one way only.
+    """A pattern of names. ValueError, with the reason, for one that is ambiguous.
 
     A field has at least one character, and no slash. One with a format, such as `{date:%Y-%m-%d}`, is a time.
     """
@@ -51,7 +51,9 @@ class FilePattern:
             raise ValueError("has two fields with nothing between them")
 
     def read(self, name: str) -> Mapping[str, str] | None:
-        """The fields of a name; None if it does not match. UnreadableName if it has two readings, or names no time."""
+        """The fields of a name; None if it does not match. UnreadableName if it has two readings, or names an invalid
+        time.
+        """
         shortest = self._shortest.fullmatch(name)
         if shortest is None:
             return None
@@ -70,7 +72,7 @@ class FilePattern:
         return {each: self.times[each].write(EXAMPLE) if each in self.times else "x" for each in self.fields}
 
     def write(self, fields: Mapping[str, str], times: Mapping[str, StampFormat]) -> str:
-        """The name with these fields, which were read with these formats."""
+        """The name with these fields, written in these formats."""
         return "".join(self._written(part, fields, times) if part[0] == "{" else part for part in self.parts)
 
     def _written(self, part: str, fields: Mapping[str, str], times: Mapping[str, StampFormat]) -> str:
@@ -90,7 +92,7 @@ class FilePattern:
 
 @lru_cache(maxsize=1000)
 def file_pattern(text: str) -> FilePattern:
-    """The pattern of that text, read once."""
+    """The pattern for that text, parsed once."""
     return FilePattern(text)
 
 
@@ -107,7 +109,7 @@ def _stamp(field: str, form: str) -> StampFormat:
 
 
 def _digits(form: str) -> str:
-    """The expression of a time: as many digits as each part has."""
+    """The regular expression of a time: as many digits as each part has."""
     found, last = [], 0
     for match in _DIRECTIVE.finditer(form):
         found += [re.escape(form[last : match.start()]), _part(match[0])]

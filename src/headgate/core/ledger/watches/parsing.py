@@ -17,7 +17,7 @@ KEYS = (
     "folder", "prefix", "pattern", "id", "ready", "settle", "marker", "files", "suffixes", "on_change", "every",
     "quiet_after",
 )  # fmt: skip
-#: Seconds between two looks at a folder, and at a bucket.
+#: Seconds between two polls of a folder, and of a bucket.
 FOLDER_EVERY, BUCKET_EVERY = 2.0, 30.0
 SETTLE = 10.0
 MARKER = "{name}.done"
@@ -34,7 +34,7 @@ def parse_watch(dataset: str, document: object) -> FileWatch:
 
 @dataclass(frozen=True, slots=True)
 class _WrittenWatch:
-    """One watch that is read; every error names its key."""
+    """A watch that is being parsed; every error names its key."""
 
     dataset: str
     given: Mapping[str, Any]
@@ -133,16 +133,16 @@ class _WrittenWatch:
             )
         for each, form in found.times.items():
             if form.grain < pattern.times[each].grain:
-                raise self.bad(name, f"has a finer time than pattern: {form.text} of {pattern.times[each].text}")
+                raise self.bad(name, f"has a finer time than in pattern: {form.text} of {pattern.times[each].text}")
 
     def _ready(self, *, bucket: bool) -> Ready:
         usual = Ready.MARKER if "marker" in self.given else Ready.WHOLE if bucket else Ready.STABLE
         ready = Ready(check_word(self.key("ready"), self.given.get("ready", str(usual)), tuple(map(str, Ready))))
         if bucket and ready is Ready.STABLE:
-            raise self.bad("ready", "is for folders: an object in a bucket is whole when it is there")
+            raise self.bad("ready", "is for folders: objects in a bucket are always complete")
         for name, needed in (("settle", Ready.STABLE), ("marker", Ready.MARKER)):
             if name in self.given and ready is not needed:
-                raise self.bad(name, f"decides nothing here: it belongs to ready = {str(needed)!r}")
+                raise self.bad(name, f"has no effect here: it belongs to ready = {str(needed)!r}")
         return ready
 
     def _marker(self, pattern: FilePattern, ready: Ready) -> str:
@@ -169,13 +169,13 @@ class _WrittenWatch:
     def _suffixes(self) -> tuple[str, ...]:
         value = self.given.get("suffixes", [])
         if not isinstance(value, list | tuple) or not all(isinstance(each, str) and each for each in value):
-            raise self.bad("suffixes", "is not a list of texts that names end in")
+            raise self.bad("suffixes", "is not a list of suffixes")
         twice = next((each for each in value if value.count(each) > 1), None)
         if twice is not None:
             raise BadValue(self.key("suffixes"), twice, "is listed twice")
         hidden = next((each for each in value if "/" in each or is_temporary(f"x{each}")), None)
         if hidden is not None:
-            raise BadValue(self.key("suffixes"), hidden, "is no end of a file's name that may be counted")
+            raise BadValue(self.key("suffixes"), hidden, "is not a valid suffix of a file that may be counted")
         return tuple(value)
 
     def _on_change(self) -> OnChange:
@@ -196,7 +196,7 @@ class _WrittenWatch:
     # ------------------------------------------------------------ together
 
     def _check_belonging(self, found: FileWatch, pattern: FilePattern, ids: FilePattern) -> None:
-        """Refuse a watch of which nobody could say when a chunk has all its files, and settings without a meaning."""
+        """Refuse a watch for which nobody could say when a chunk is complete, and settings without effect."""
         if found.files and found.suffixes:
             raise self.bad("files", "and suffixes both say when a chunk has all its files; write one of them")
         left_out = [each for each in pattern.fields if each not in ids.fields or _coarser(each, ids, pattern)]
@@ -220,7 +220,7 @@ class _WrittenWatch:
         stray = next((each for each in fields if each not in ids.fields), None)
         missing = next((each for each in ids.fields if each not in fields), None)
         if stray is not None:
-            raise self.bad("marker", f"has the field {{{stray}}}, which the id has not: a chunk has one marker")
+            raise self.bad("marker", f"has the field {{{stray}}}, which the id does not have: a chunk has one marker")
         if missing is not None:
             raise self.bad("marker", f"has not the field {{{missing}}} of the id: each chunk has a marker of its own")
         file, marker = file_pattern(found.pattern), file_pattern(found.marker)

@@ -1,1 +1,1 @@
-"""Sealed credentials, API tokens and browser sessions in SQL. Nothing here can open or sign anything."""
+"""Sealed credentials, API tokens and browser sessions in SQL. This code cannot open or sign anything."""

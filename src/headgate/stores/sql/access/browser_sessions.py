@@ -1,4 +1,4 @@
-"""Browser sessions and sign-in codes in SQL, by their digests. Nothing here signs anybody in."""
+"""Browser sessions and sign-in codes in SQL, by their digests. This code signs nobody in."""
 
 from __future__ import annotations
 

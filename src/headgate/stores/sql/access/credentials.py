@@ -1,4 +1,4 @@
-"""Secrets and keys in SQL: sealed copies and proofs. Nothing here can open anything."""
+"""Secrets and keys in SQL: sealed copies and proofs. This code cannot open anything."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as ledger_statements
 from headgate.stores.sql.ledger.shapes import dataset_of, shape_of, stamp_definitions
 
-#: What the name of a fact begins with that proves a master key; its number follows.
+#: The name prefix of a fact that proves a master key; its number follows.
 MASTER_CHECK = "master_check."
 
 
 def dataset_custody(tx: Transaction, name: str, users: Statement = sql.READ_USERS) -> Custody:
-    """All about the secrets of one dataset."""
+    """All stored data about the secrets of one dataset."""
     number, dataset = dataset_of(tx, name)
     found = [(int(job), str(job_name), str(proofs)) for job, job_name, proofs in tx.all(users, dataset=number)]
     jobs = {job: (job_name, proofs) for job, job_name, proofs in found if dataset.may_hold(job_name)}
@@ -41,7 +41,7 @@ def dataset_custody(tx: Transaction, name: str, users: Statement = sql.READ_USER
 
 
 def job_custody(tx: Transaction, name: str) -> Custody:
-    """All about the keys of one job, and the secrets that they open."""
+    """All stored data about the keys of one job, and the secrets that they open."""
     shape = shape_of(tx, name, share=False)
     secrets = {
         each: _versions(dataset) if dataset.may_hold(name) else {} for each, dataset in sorted(shape.datasets.items())
@@ -53,7 +53,7 @@ def job_custody(tx: Transaction, name: str) -> Custody:
 
 
 def change_custody(tx: Transaction, known: Custody, change: CustodyChange) -> bool:
-    """Write it, if everything is still as it is known. The datasets are held still meanwhile, then the jobs."""
+    """Write the change, if everything is still as it was read. The datasets are locked first, then the jobs."""
     datasets = {str(row[1]): int(row[0]) for row in tx.all(ledger_statements.OWN_DATASETS, names=sorted(known.secrets))}
     if _read_held(tx, known) != known:
         return False
@@ -78,7 +78,7 @@ def change_custody(tx: Transaction, known: Custody, change: CustodyChange) -> bo
 
 
 def master_wraps(tx: Transaction, before: int, limit: int) -> Sequence[MasterWrap]:
-    """What is under a master key before that one."""
+    """Everything under an earlier master key than that one."""
     rows = tx.all(sql.READ_OLD_WRAPS, before=before, limit=limit)
     rows += tx.all(sql.READ_OLD_ESCROWS, before=before, limit=limit)
     return [
@@ -88,7 +88,7 @@ def master_wraps(tx: Transaction, before: int, limit: int) -> Sequence[MasterWra
 
 
 def rewrap(tx: Transaction, pairs: Iterable[tuple[MasterWrap, MasterWrap]]) -> int:
-    """Each from one master key to another, if it is still as it was read."""
+    """Rewrap each value from one master key to another, if it is still as it was read."""
     count = 0
     for old, new in pairs:
         where: dict[str, object] = {"dataset": old.dataset, "name": old.name} if old.dataset else {}
@@ -100,14 +100,14 @@ def rewrap(tx: Transaction, pairs: Iterable[tuple[MasterWrap, MasterWrap]]) -> i
 
 
 def refuse_masters(tx: Transaction, before: int) -> None:
-    """Older master keys are not taken any more."""
+    """Older master keys are no longer accepted."""
     tx.run(sql.ADD_LEAST_MASTER, value=str(before))
     if _least_master(tx) < before:
         tx.run(sql.SET_LEAST_MASTER, value=str(before))
 
 
 def masters(tx: Transaction) -> dict[int, str]:
-    """What proves each master key that seals here."""
+    """The proof of each master key that seals secrets here."""
     facts = {str(name): str(value) for name, value in tx.all(READ_FACTS)}
     return {
         int(name.removeprefix(MASTER_CHECK)): value for name, value in facts.items() if name.startswith(MASTER_CHECK)
@@ -115,14 +115,14 @@ def masters(tx: Transaction) -> dict[int, str]:
 
 
 def know_master(tx: Transaction, number: int, check: str) -> str:
-    """What proves that master key: what is known, else this from now on."""
+    """The proof of that master key: the recorded one, or else this one from now on."""
     name = f"{MASTER_CHECK}{number}"
     tx.run(sql.ADD_CHECK, name=name, value=check)
     return str(tx.one(sql.HOLD_CHECK, name=name)[0])
 
 
 def forget_masters(tx: Transaction) -> int:
-    """Nothing is under a master key any more, and none is known."""
+    """Remove everything under a master key, and all proofs."""
     dropped = tx.count(sql.DROP_MASTER_COPIES) + tx.count(sql.DROP_MASTER_WRAPS) + tx.count(sql.DROP_ALL_ESCROWS)
     for number in masters(tx):
         tx.run(sql.DROP_CHECK, name=f"{MASTER_CHECK}{number}")

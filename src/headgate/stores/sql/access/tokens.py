@@ -1,4 +1,4 @@
-"""API tokens in SQL: who may ask the service for what. Nothing here opens it."""
+"""API tokens in SQL, with the scopes of each. This code cannot use the tokens."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SqlTokens:
 
 
 def _revoke(tx: Transaction, token_id: str) -> bool:
-    """Revoke a token and end the sessions that it signed in."""
+    """Revoke a token and end the sessions that were started with it."""
     tx.run(END_OF_TOKEN, token_id=token_id)
     return bool(tx.count(REVOKE_TOKEN, id=token_id, yes=True, no=False))
 

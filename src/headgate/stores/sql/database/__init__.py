@@ -1,1 +1,1 @@
-"""Connections, transactions and statements: all that knows no noun of ours."""
+"""Connections, transactions and statements: everything that is independent of our nouns."""

@@ -1,6 +1,6 @@
-"""What a process knows of the clock of a database server, and how it notices that the clock was set.
+"""A process's knowledge of a database server's clock, and detection of changes to that clock.
 
-Leases run on the server's clock. A process compares each time that the server says with its own steady clock, so a
+Leases run on the server's clock. A process compares each time reported by the server with its own steady clock, so a
 server clock that was set is noticed by every process that asked the server before.
 """
 
@@ -10,7 +10,7 @@ import threading
 import time
 from typing import NamedTuple
 
-#: Micro-seconds by which two clocks may differ without that one was set, and how fast they may drift apart.
+#: The maximum difference in microseconds between two clocks that were not set, and their maximum drift.
 TOLERANCE = 1_000_000
 DRIFT = 0.001
 
@@ -18,23 +18,23 @@ DRIFT = 0.001
 class ClockJump(NamedTuple):
     """The server's clock was set. All in micro-seconds."""
 
-    #: What it said before, as it is known here.
+    #: The earlier time, projected to now.
     heard: int
-    #: How far it went beyond the time that has passed; negative: it was set back.
+    #: How far the clock jumped beyond the elapsed time; negative: it was set back.
     ahead: int
 
 
-#: Runs on while the machine is suspended, where there is one that does.
+#: A clock that keeps running while the machine is suspended, if there is one.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def steady() -> int:
-    """Micro-seconds on a clock of this machine that nobody sets."""
+    """Microseconds on a clock of this machine that is never set."""
     return time.clock_gettime_ns(_STEADY) // 1000
 
 
 class ServerClock:
-    """The last time that one server said, and when it did. Safe over threads."""
+    """The last time that one server reported, and when. Safe over threads."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -42,9 +42,9 @@ class ServerClock:
         self._jump: ClockJump | None = None
 
     def observe(self, now: int, sent: int, received: int) -> ClockJump | None:
-        """Compare what the server says with what it said before. `sent` and `received` enclose it on the steady clock.
+        """Compare the server's time with its earlier one. `sent` and `received` bracket it on the steady clock.
 
-        Returns the jump, if it is certain that there was one; and to every thread until it is settled.
+        Returns the jump if there certainly was one, and returns it to every thread until it is settled.
         """
         with self._guard:
             before, self._heard = self._heard, (now, sent, received)
@@ -53,12 +53,12 @@ class ServerClock:
             return self._jump
 
     def settle(self) -> None:
-        """The store was brought in line with the clock."""
+        """The store was adjusted to the clock."""
         with self._guard:
             self._jump = None
 
     def forget(self) -> None:
-        """Another server answers from now on: what was heard before says nothing of its clock."""
+        """Another server answers from now on: earlier times say nothing about its clock."""
         with self._guard:
             self._heard = self._jump = None
 

@@ -1,4 +1,4 @@
-"""What a dialect must say: how to connect, its clock, its one-trip statements, what its errors mean."""
+"""The contract of a dialect: how to connect, its clock, its one-trip statements, the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -20,31 +20,34 @@ from headgate.stores.sql.database.wires import Wire
 from headgate.stores.sql.fast_paths import Routine, chunk_words, lock_words
 
 Parameters = Mapping[str, object]
-#: Many rows: each parameter with its values, one for each row.
+#: Many rows: each parameter with its values, one per row.
 Columns = Mapping[str, Sequence[object]]
-#: What a routine answers when the definitions have changed since the caller read them; nothing: the slow path decides.
+#: The answer of a routine when the definitions have changed since the caller read them; no answer: the slow path
+#: decides.
 OUTDATED = ""
 
 
-#: The database itself waits this part of `answer_within` for another transaction before it says busy: there is time
-#: left to answer that nothing happened.
+#: The share of `answer_within` that the database waits for another transaction before it reports busy: the rest is for
+#: answering that nothing happened.
 LOCK_WAIT_PART = 0.75
-#: Seconds after which a server ends a transaction whose client says nothing; and one of a bulk operation.
+#: Seconds after which a server ends a transaction whose client is silent, and the same for a bulk operation.
 IDLE_TRANSACTION_SECONDS, IDLE_BULK_SECONDS = 5, 60
-#: Seconds for opening a connection. A caller may give up before; the connection is then kept for the next one.
+#: Seconds for opening a connection. A caller may give up earlier; the connection is then kept for the next one.
 CONNECT_SECONDS = 10
 #: Whether the store follows the server whose epoch this is.
 IS_CURRENT = "exists (select 1 from hg_meta e where e.name = 'epoch' and e.value = {})"
-#: Whether a row is the acting principal's, or that one is trusted with all rows (core/access/owners.py).
+#: Whether a row belongs to the acting principal, or that one is trusted with all rows (core/access/owners.py).
 OWNED = f"(principal in ('', {{0}}) or {{0}} = '{LOCAL}')"
-#: The name of a resource, if it may be that of a chunk: a lock on it blocks claims.
+#: The name of a resource that may be a chunk's: a lock on it blocks claims.
 CHUNK = "case when substr({0}, 1, 4) = 'data' then {0} end"
-GIVE_TOKEN = Statement("This number was given.", "insert into hg_token (number) values (:number)")
-DROP_TOKEN = Statement("Its row goes; that it was given stays known.", "delete from hg_token where number = :number")
+GIVE_TOKEN = Statement("Record that this number was issued.", "insert into hg_token (number) values (:number)")
+DROP_TOKEN = Statement(
+    "Remove its row; the number stays recorded as issued.", "delete from hg_token where number = :number"
+)
 
 
 class Trouble(Enum):
-    """What a driver's error means for the caller."""
+    """The meaning of a driver's error for the caller."""
 
     BUSY = "another process is writing; retry in a moment"
     CONFLICT = "the database rolled back this transaction in favour of another one; retry it"
@@ -58,18 +61,18 @@ class Trouble(Enum):
 
 
 class Bells(Protocol):
-    """Wake-ups where each waiter listens to the one before it, and nobody can call a process by its channel."""
+    """Wake-ups in which each waiter listens to the one before it, for databases that cannot notify a process."""
 
     def follow(self, ticket: int, own: str, before: str) -> bool:
-        """Hang the waiter's own bell and listen to the one before it. False: it cannot be heard, so poll."""
+        """Own the waiter's bell and listen to the one before it. False: it cannot be heard, so the waiter polls."""
         ...
 
     def leave(self, ticket: int, own: str, *, granted: bool) -> None:
-        """The wait is over; the bell of a waiter that was granted its lock still hangs."""
+        """The wait is over; the bell of a waiter that was granted its lock stays owned."""
         ...
 
     def ring(self, name: str, *, waited_for: bool) -> None:
-        """The owner of this bell has left; `waited_for`: somebody may listen to it."""
+        """The waiter or holder with this bell has left; `waited_for`: another waiter may be listening to it."""
         ...
 
     def close(self) -> None:
@@ -78,7 +81,7 @@ class Bells(Protocol):
 
 
 class DriverConnection(Protocol):
-    """The little that is used of a driver's connection."""
+    """The part of a driver's connection that is used."""
 
     def cursor(self) -> Any: ...
 
@@ -86,22 +89,22 @@ class DriverConnection(Protocol):
 
 
 class Granted(NamedTuple):
-    """What the one-trip grant gives."""
+    """The result of the one-trip grant."""
 
     token: int
     since: int
 
 
 class Freed(NamedTuple):
-    """What the one-trip release gives."""
+    """The result of the one-trip release."""
 
-    #: How many wait for the resource now, and were not handed it.
+    #: Number of remaining waiters for the resource.
     waiting: int
     #: The resource's key.
     rkey: bytes
     #: True when the first waiter was granted the resource in the same trip.
     handed: bool
-    #: The resource, if it may be a chunk's and somebody may listen to news.
+    #: The resource, if it may be a chunk's and another process may be waiting for news.
     chunk: str | None
 
 
@@ -110,43 +113,43 @@ class Outdated(Exception):
 
 
 class Begun(NamedTuple):
-    """What a transaction learns of the server in its first statement."""
+    """What a transaction learns about the server in its first statement."""
 
-    #: Whether the store's epoch is this server's.
+    #: Whether the store's epoch is that of this server.
     current: bool
     #: The server's clock.
     now: int
-    #: Whether somebody may listen to news.
+    #: Whether another process may be waiting for news.
     listened: bool
 
 
 class JobParameters(NamedTuple):
-    """What fast claims and reports know about a job, and the stamp by which they see that it is still so."""
+    """What fast claims and reports know about a job, and the stamp that shows whether it is current."""
 
-    #: Another one with each change of any definition.
+    #: Changes with every change of any definition.
     stamp: str
     #: Its number.
     job: int
-    #: The numbers of its datasets, in the order in which everybody takes them; those that it reads.
+    #: The numbers of its datasets, in the order in which all transactions lock them; those that it reads.
     datasets: tuple[int, ...]
     inputs: tuple[int, ...]
     #: The names of its datasets.
     names: tuple[str, ...]
-    #: The dataset that its history names, and the status of its chunk when it is made.
+    #: The dataset that its history names, and the status of its chunk when it is finished.
     told: int
     made: str
-    #: Whether any job reads what it makes.
+    #: Whether any job reads its outputs.
     read: bool
 
 
 class Runner(Protocol):
-    """What the one-trip operations are given to run on."""
+    """The environment in which one-trip operations run."""
 
     def single(self, statement: Statement, **params: object) -> list[Row]:
         """One statement, one trip, one commit."""
 
     def single_once(self, statement: Statement, **params: object) -> list[Row]:
-        """The same, but never sent again when the answer was lost."""
+        """The same, but never repeated when the answer was lost."""
 
     def write(self, work: Any) -> Any:
         """Several statements in one transaction."""
@@ -157,78 +160,79 @@ class Dialect(ABC):
 
     #: The word in its URLs.
     kind: str
-    #: SQLAlchemy's name for it and its driver.
+    #: The name of the SQLAlchemy dialect and driver.
     sqlalchemy_name: str
-    #: Micro-seconds on the clock by which leases run. Never steps back where the database has such a clock.
+    #: Microseconds on the clock of leases. It never steps back, on databases that have such a clock.
     now: str
-    #: Micro-seconds since 1970 for people.
+    #: Microseconds since 1970, for display.
     wall: str
-    #: Minutes since 1970, whole.
+    #: Whole minutes since 1970.
     minute: str
-    #: An insert that leaves a row of the same key as it is: its beginning and its end.
+    #: The beginning and end of an insert that leaves an existing row with the same key unchanged.
     insert_once: str = "insert into"
     or_leave: str = "on conflict do nothing"
-    #: What makes a SELECT lock its rows.
+    #: Makes a SELECT lock its rows.
     for_update: str = "for update"
-    #: What makes a SELECT keep others from changing its rows.
+    #: Makes a SELECT prevent changes of its rows.
     for_share: str = "for share"
-    #: What makes a SELECT lock its rows, passing over rows that somebody else has locked.
+    #: Makes a SELECT lock its rows, skipping rows that another transaction has locked.
     skip_locked: str = "for update skip locked"
-    #: Hold datasets `d` still until the transaction ends: together with others (claims), or alone (locks on
-    #: chunks, definitions). A column of the SELECT, and its end.
+    #: Lock datasets `d` until the transaction ends: shared (claims), or exclusively (locks on chunks, definitions). A
+    #: column of the SELECT, and its end.
     share_dataset: str = "0"
     share_rows: str = ""
     own_dataset: str = "0"
     own_rows: str = ""
-    #: An insert into hg_candidate that changes a row of the same key, and how it names a new value.
+    #: An insert into hg_candidate that updates an existing row with the same key, and its syntax for a new value.
     or_change: str = "on conflict (job_id, dataid) do update set"
     new_value: str = "excluded.{}"
-    #: Starts a transaction that will write; one that only reads.
+    #: Starts a transaction that will write, and one that only reads.
     begin_write: str = "begin"
     begin_read: str = "begin"
-    #: What tables there are.
+    #: Lists the tables.
     list_tables: Statement
-    #: What columns a table has.
+    #: Lists the columns of a table.
     list_columns: Statement
-    #: Return those of the stored routines that exist, where the one-trip operations need any.
+    #: Return those of the stored routines that exist, if the one-trip operations need any.
     list_routines: Statement
-    #: True where a change of the schema ends the transaction that it is made in.
+    #: True if a schema change ends the transaction that contains it.
     schema_commits: bool = False
-    #: True: look only. Looking must not make a file, nor change one.
+    #: True: look only. Opening without creating must not make or change a file.
     read_only: bool = False
-    #: Connections that one process may have open.
+    #: Number of connections that one process may have open.
     connections: int = 20
-    #: True where connecting asks nobody else: there is no server.
+    #: True if connecting involves no other process: there is no server.
     local: bool = False
-    #: True where one transaction at a time may write: the threads of a process then take turns.
+    #: True if only one transaction at a time may write: the threads of a process then take turns.
     one_writer: bool = False
-    #: Calls that one process does well to make at a time.
+    #: Number of calls that a process should make at a time.
     side_by_side: int = SIDE_BY_SIDE
-    #: True where a process can be woken: by the database, or by other processes of its machine.
+    #: True if a process can be woken: by the database, or by other processes of its machine.
     listens: bool = False
-    #: True where it cannot, though databases of this kind can: waiters then poll at most once a second.
+    #: True if it cannot, although databases of this kind can: waiters then poll at most once a second.
     polls_slowly: bool = False
-    #: Behind the place `:priority`, `:after`, by the index.
+    #: After the position `:priority`, `:after`, by the index.
     behind: str = "(i.priority, i.id) > (:priority, :after)"
-    #: Where it can be one trip: take the first item that nobody has (by the ids' prefix), move a job that is taken.
+    #: One-trip operations, where available: take the first free item (by the ids' prefix), and fire an event of a taken
+    #: job.
     take_item: Mapping[str, Statement] = MappingProxyType({})
     move_job: Statement | None = None
-    #: True where the data is gone with the connection.
+    #: True if the data is lost with the connection.
     in_memory: bool = False
-    #: The last token that was given to a claim.
+    #: The last token issued to a claim.
     last_token: Statement
-    #: Names the server whose commits these are: another one after a failover. Empty: nobody can take over.
+    #: Identifies the server whose commits these are: it changes with a failover. Empty: no other server can take over.
     epoch: str = ""
-    #: What whole numbers are cast to.
+    #: The type to which whole numbers are cast.
     integer: str = "bigint"
-    #: Keep others from granting anything until the transaction ends, where holding the epoch's row does not.
+    #: Prevent grants by other transactions until this one ends, where locking the epoch's row is not enough.
     stop_grants: Statement | None = None
-    #: Starts a reading that sees one state of all tables, however long it takes.
+    #: Starts a read that sees one state of all tables, however long it takes.
     begin_still: tuple[str, ...] = ("begin",)
 
     def __init__(self, url: str) -> None:
         self.url = url
-        #: The URL without its password, for people.
+        #: The URL without its password, for display.
         self.name = mask(url)
         #: Set by the database that this dialect is for.
         self.options: StoreOptions = DEFAULT_OPTIONS
@@ -236,19 +240,19 @@ class Dialect(ABC):
 
     @property
     def token_floor(self) -> str:
-        """No token is given up to this one: read by the statement that gives one, never remembered."""
+        """Only tokens greater than this are issued: it is read by the statement that issues one, never cached."""
         return f"coalesce((select cast(f.value as {self.integer}) from hg_meta f where f.name = 'token_floor'), 0)"
 
     @abstractmethod
     def connect(self) -> DriverConnection:
-        """A new connection in autocommit: transactions begin where we say begin."""
+        """A new connection in autocommit mode: transactions begin explicitly."""
 
     @abstractmethod
     def classify(self, error: BaseException) -> Trouble:
-        """What a driver's error means."""
+        """The meaning of a driver's error."""
 
     def refuses_row(self, error: BaseException) -> bool:
-        """Whether an error says that a row breaks a condition of its table."""
+        """Whether an error reports that a row violates a constraint of its table."""
         return any(kind.__name__ == "IntegrityError" for kind in type(error).__mro__)
 
     @abstractmethod
@@ -256,32 +260,32 @@ class Dialect(ABC):
         """The driver's error classes; all of them pass through classify."""
 
     def advice(self, error: BaseException) -> str:
-        """What an operator does about an error that means SETUP."""
+        """What an operator has to do about an error that means SETUP."""
         del error
         return "Correct the URL or the database as the error says"
 
     @property
     def lock_wait(self) -> float:
-        """Seconds for which the database waits for another transaction before it says busy; 0: it does not wait."""
+        """Seconds for which the database waits for another transaction before it reports busy; 0: it does not wait."""
         return 0.0
 
     def limit(self, connection: DriverConnection, deadline: Deadline) -> None:
-        """What is asked on the connection from now on must be answered by the deadline."""
+        """Everything asked on the connection from now on must be answered by the deadline."""
         del connection, deadline
 
     def works(self, connection: DriverConnection, until: float) -> bool:
-        """Whether a connection that was idle answers, by that time (monotonic)."""
+        """Whether an idle connection answers by that time (monotonic)."""
         del connection, until
         return True
 
     def closed(self, connection: DriverConnection) -> bool:
-        """Whether the connection was closed at this end."""
+        """Whether the connection was closed on this side."""
         del connection
         return False
 
     @contextmanager
     def unlimited(self, connection: DriverConnection) -> Iterator[None]:
-        """Within this, the server sets no time limit: for migrations, copies and backups."""
+        """In this context, the server sets no time limit: for migrations, copies and backups."""
         del connection
         yield
 
@@ -291,41 +295,42 @@ class Dialect(ABC):
 
     @abstractmethod
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
-        """A live lock that is held once ends, in one trip; None: the slow path must decide.
+        """Release a live lock that is held once, in one trip; None: the slow path must decide.
 
-        Where somebody is likely to wait (`contended`), the resource may be handed to the first in the same trip.
+        If another client is likely to be waiting (`contended`), the resource may be granted to the first waiter in the
+        same trip.
         """
 
     def as_parameters(self, known: JobParameters) -> Parameters:
-        """What is known of a job as parameters of the two that follow."""
+        """The known facts about a job, as parameters of the next two."""
         return known._asdict()
 
     def claim_next(self, runner: Runner, params: Parameters) -> tuple[str, int] | None:
-        """The first chunk in order becomes RUNNING, in one trip, if it was never claimed and nobody is near it.
+        """The first chunk in order becomes RUNNING, in one trip, if it was never claimed and nothing blocks it.
 
-        Returns its data id and token; None: the slow path must decide. Outdated: nothing was done.
+        Returns its data id and token; None: the slow path must decide. Outdated: nothing was changed.
         """
         del runner, params
         return None
 
     def succeed(self, runner: Runner, params: Parameters) -> bool | None:
-        """A claim that runs becomes READY and DONE, in one trip. Returns whether anybody may listen to its news.
+        """A running claim becomes READY and DONE, in one trip. Returns whether a process may be waiting for news.
 
-        None: the slow path must decide. Outdated: nothing was done.
+        None: the slow path must decide. Outdated: nothing was changed.
         """
         del runner, params
         return None
 
     def raise_mark(self, runner: Runner, job: str) -> None:
-        """Let claim_next begin where something may be claimable, where it would pass over what is gone each time."""
+        """Let claim_next start where chunks may be claimable, if it would otherwise skip removed entries each time."""
         del runner, job
 
     @abstractmethod
     def next_token(self, tx: Any) -> int:
-        """A number that was never given before, and greater than all that were given in committed transactions."""
+        """A number that was never issued before, and is greater than all that were issued in committed transactions."""
 
     def learn_sizes(self, runner: Runner) -> None:
-        """Let the planner know that the ledger's tables are no longer empty, where it would not notice in time."""
+        """Inform the planner that the ledger's tables are no longer empty, if it would not notice in time."""
         del runner
 
     def enqueue(self, runner: Runner, params: Parameters) -> int | None:
@@ -335,7 +340,7 @@ class Dialect(ABC):
 
     @contextmanager
     def still(self, connection: DriverConnection) -> Iterator[DriverConnection]:
-        """A connection on which everything stays as it is now, while others work."""
+        """A connection with an unchanging view of the data, while others work."""
         cursor = connection.cursor()
         for text in self.begin_still:
             cursor.execute(text)
@@ -343,30 +348,30 @@ class Dialect(ABC):
         cursor.execute("rollback")
 
     def streaming(self, connection: DriverConnection) -> Any:
-        """A cursor that leaves its rows with the database until they are fetched."""
+        """A cursor whose rows stay in the database until they are fetched."""
         return connection.cursor()
 
     def raise_token(self, tx: Any, number: int) -> None:
-        """Tokens of claims go on behind this number."""
+        """Tokens of claims continue after this number."""
         tx.run(GIVE_TOKEN, number=number)
         tx.run(DROP_TOKEN, number=number)
 
     def number_on(self, tx: Any, table: str, column: str) -> None:
-        """Where the database numbers rows: it goes on behind those that were written with their numbers."""
+        """Where the database numbers rows: continue after those that were written with explicit numbers."""
         del tx, table, column
 
     @contextmanager
     def patient(self, connection: DriverConnection) -> Iterator[None]:
-        """Within this, wait for others instead of saying busy."""
+        """In this context, wait for other transactions instead of reporting busy."""
         del connection
         yield
 
     def schema_lock(self, execute: Any) -> None:
-        """Keep others from changing the schema until the transaction ends."""
+        """Prevent others from changing the schema until the transaction ends."""
         del execute
 
     def schema_unlock(self, connection: DriverConnection) -> None:
-        """Let others change the schema, where the end of the transaction does not say so."""
+        """Allow schema changes again, if the end of the transaction does not."""
         del connection
 
     def routines(self) -> Sequence[Routine]:
@@ -374,46 +379,46 @@ class Dialect(ABC):
         return ()
 
     def opened(self, runner: Runner) -> None:
-        """The schema is there: do what must be done once before the first use."""
+        """The schema exists: do what is needed once before the first use."""
         del runner
 
     def notices(self) -> Sequence[str]:
-        """What an operator should know about how this database is reached, each with advice."""
+        """Warnings for an operator about the connection to this database, each with advice."""
         return ()
 
     def files(self) -> Sequence[Path]:
-        """The files and folders on this machine that the database is made of."""
+        """The files and folders on this machine that the database consists of."""
         return ()
 
     def notify(self, runner: Runner, channels: Iterable[tuple[str, int]]) -> None:
-        """Wake waiting processes: (channel, ticket). Where the database cannot, they look for themselves."""
+        """Wake waiting processes: (channel, ticket). If the database cannot, they poll."""
         del runner, channels
 
     def listen(self, channel: str, heard: Any, stop: Any) -> None:
-        """Where the database `listens`: call `heard(number)` for each wake-up on the channel until `stop` is set."""
+        """If the database `listens`: call `heard(number)` for each wake-up on the channel until `stop` is set."""
         raise NotImplementedError
 
     def wire(self) -> Wire | None:
-        """How processes send each other news; None: they cannot."""
+        """The news between processes; None: they cannot."""
         return None
 
     def bells(self, heard: Callable[[int], None]) -> Bells | None:
-        """Bells, where they take the place of `listen` and `notify`: `heard(ticket)` is called for each that rings."""
+        """Bells, if they replace `listen` and `notify`: `heard(ticket)` is called for each one that rings."""
         del heard
         return None
 
     def changed(self, connection: DriverConnection) -> object:
-        """Something that differs when another process wrote since; None where that is unknown."""
+        """A value that changes when another process has written; None if that is unknown."""
         del connection
         return None
 
     def turn(self, seconds: float) -> AbstractContextManager[None]:
-        """Around a transaction that writes, where writers take turns; StoreUnavailable when it takes longer."""
+        """Context of a transaction that writes, if writers take turns; StoreUnavailable when that takes too long."""
         del seconds
         return nullcontext()
 
     def why_busy(self, seconds: float | None = None) -> str:
-        """The process that has blocked other writers for that many seconds, where only one at a time may write."""
+        """The process that has blocked other writers for that many seconds, if only one at a time may write."""
         raise NotImplementedError
 
     def begin(self, cursor: Any, *, write: bool) -> None:
@@ -421,27 +426,27 @@ class Dialect(ABC):
         cursor.execute(self.begin_write if write else self.begin_read)
 
     def begin_looking(self, cursor: Any, *, write: bool) -> Begun | None:
-        """Start a transaction and, in the same trip, read what its caller has to know of the server.
+        """Start a transaction and, in the same trip, read what its caller has to know about the server.
 
-        Returns None where no other server can take over and the clock never jumps.
+        Returns None if no other server can take over and the clock never jumps.
         """
         self.begin(cursor, write=write)
         return None
 
     def verify(self, connection: DriverConnection) -> None:
-        """After a transaction: raise one of the driver's errors when it was not on the store that is there now."""
+        """After a transaction: raise a driver's error if it was not executed on the current store."""
         del connection
 
     def why(self, error: BaseException) -> str:
-        """What is wrong, for people, when the store is unavailable because of this error."""
+        """A readable explanation of why the store is unavailable because of this error."""
         text = " ".join(str(part) for part in error.args).strip() or type(error).__name__
         return text.splitlines()[0]
 
     def close(self) -> None:  # noqa: B027 - most have nothing else
-        """Close what is open beside the connections."""
+        """Close everything that is open besides the connections."""
 
     def ask(self, connection: Any, statement: Statement, params: Parameters) -> list[Row]:
-        """One statement on its own: every row."""
+        """One statement on its own: all its rows."""
         cursor = connection.cursor()
         try:
             cursor.execute(*self.prepare(statement, params))
@@ -450,11 +455,11 @@ class Dialect(ABC):
             cursor.close()
 
     def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
-        """The statement as this driver wants it, and its parameters."""
+        """The statement in this driver's form, and its parameters."""
         return self._texts.write(statement, params)
 
     def words(self) -> dict[str, str]:
-        """What stands for the words in braces."""
+        """The replacements for the words in braces."""
         return {
             "now": self.now,
             "wall": self.wall,
@@ -481,15 +486,15 @@ class Dialect(ABC):
 
     @abstractmethod
     def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
-        """Insert many rows, given by their columns; `fixed` is the same in all of them."""
+        """Insert many rows, given by their columns; `fixed` is the same in all rows."""
 
     @abstractmethod
     def spell(self, text: str) -> str:
-        """`:name` as the driver spells parameters."""
+        """`:name` in the driver's parameter style."""
 
 
 def check_server_url(url: str) -> None:
-    """Refuse URLs that a driver would misread, since its errors would then show parts of the password."""
+    """Refuse URLs that a driver would misread, because its errors would then show parts of the password."""
     authority, _, path = url.partition("://")[2].partition("?")[0].partition("/")
     if authority.count("@") > 1 or "@" in path:
         raise BadValue("url", mask(url), "has an @ or a / in its password; write %40 for @ and %2F for /")

@@ -1,4 +1,4 @@
-"""A database: its transactions, their deadlines, what is tried again, and what its errors become."""
+"""A database: its transactions, deadlines and retries, and the conversion of its errors."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from headgate.telemetry import tell_store_call
 
 T = TypeVar("T")
 
-#: A random pause between two tries: short, since a commit is; random, so that nobody is starved.
+#: A random pause between two attempts: short, since a commit is; random, so that no caller starves.
 PAUSE_SECONDS = (0.0001, 0.001)
-#: How often a transaction is begun again because somebody else wrote the same row first.
+#: How often a transaction is restarted because another one wrote the same row first.
 MOST_TRIES = 20
-#: The outcome of a call that failed: it certainly changed nothing, or it may have taken effect.
+#: The outcome of a failed call: it certainly changed nothing, or it may have taken effect.
 NONE, UNKNOWN = "none", "unknown"
-#: How often one call follows a server that is not the one that wrote the store before.
+#: How often one call follows a server other than the one that wrote the store before.
 MOST_CHANGES = 5
 
 
 class FastPath:
-    """Around a fast path whose answer may get lost: the slow path then checks whether it happened.
+    """Context of a fast path whose answer may get lost: the slow path then checks whether it took effect.
 
-    StoreUnavailable passes through only when nothing happened for certain.
+    StoreUnavailable passes through only when it certainly had no effect.
     """
 
     #: Whether the answer was lost.
@@ -58,15 +58,15 @@ class ServerChanged(Exception):
 
     def __init__(self, *, epoch: bool, jump: ClockJump | None, again: bool) -> None:
         super().__init__()
-        #: Whether the store's epoch is not the server's.
+        #: Whether the store's epoch differs from the server's.
         self.epoch = epoch
         self.jump = jump
-        #: Whether an earlier try of the transaction was cut off.
+        #: Whether an earlier attempt at the transaction was interrupted.
         self.again = again
 
 
 class _Sent:
-    """Whether something was sent that may have taken effect, should no answer come."""
+    """Whether a statement was sent that may take effect even if no answer comes."""
 
     __slots__ = ("may_count",)
 
@@ -82,15 +82,15 @@ class Database:
         self.options = options
         dialect.options = options
         self.name = dialect.name
-        #: Brings the store in line with a server that has taken over, or whose clock was set. None: nobody looks.
+        #: Adjusts the store to a server that has taken over, or whose clock was set. None: nobody looks.
         self.follower: Callable[[Database, ServerChanged], None] | None = None
         self._pool = Pool(dialect)
         self._clock = ServerClock()
-        #: Where one thread writes for all that want to; None: the database itself has them side by side.
+        #: The group in which one thread writes for all waiting ones; None: the database itself runs them concurrently.
         self._groups = Groups(dialect, partial(self._write_now, look=False)) if dialect.one_writer else None
 
     def write(self, work: Callable[[Transaction], T], *, again: bool = False, look: bool = True) -> T:
-        """Run it in one transaction that may write; from the start again when the database says so.
+        """Run it in one transaction that may write; restarted when the database asks for that.
 
         `again` says that an earlier try was cut off, so that it may have happened already. `look`: only on the server
         that the store has followed.
@@ -98,7 +98,7 @@ class Database:
         return self._following(lambda cut: self._write(work, again=cut, look=look), again=again)
 
     def write_through(self, work: Callable[[Transaction], T], *, again: bool = False) -> T:
-        """The same; begun again when somebody else wrote the same row first."""
+        """The same; restarted when another transaction wrote the same row first."""
         for _ in range(MOST_TRIES - 1):
             try:
                 return self.write(work, again=again)
@@ -121,7 +121,7 @@ class Database:
         )
 
     def single_once(self, statement: Statement, **params: object) -> list[Row]:
-        """The same, but StoreUnavailable rather than sent again when the answer was lost."""
+        """The same, but StoreUnavailable is raised instead of repeating it when the answer was lost."""
         return self._try(
             lambda connection, _again, sent: self._ask(connection, statement, params, sent),
             _Sent(may_count=False),
@@ -129,13 +129,13 @@ class Database:
         )
 
     def hear(self, now: int, sent: int) -> None:
-        """A fast path read the server's clock: the next transaction follows it if it was set."""
+        """A fast path read the server's clock: the next transaction adjusts the store if the clock was set."""
         if self.follower is not None and self.dialect.epoch:
             self._clock.observe(now, sent, steady())
 
     @contextmanager
     def still(self) -> Iterator[DriverConnection]:
-        """A connection with a consistent view of the present, while others work. It has all the time it needs."""
+        """A connection with a consistent view of the present, while others work. It has no time limit."""
         with deadlines.within(deadlines.WHOLE_SECONDS) as deadline:
             connection = self._take(deadline, _Sent(may_count=False))
             try:
@@ -148,16 +148,16 @@ class Database:
             self._pool.give(connection)
 
     def changed(self) -> object:
-        """Something that differs when another process wrote since; None where that is unknown."""
+        """A value that changes when another process has written; None if that is unknown."""
         return self._try(lambda connection, _again, _sent: self.dialect.changed(connection), _Sent(may_count=False))
 
     def notices(self) -> Sequence[str]:
-        """What an operator should know of how this database is reached."""
+        """Warnings for an operator about the connection to this database."""
         with self.translated():
             return self.dialect.notices()
 
     def lend(self, work: Callable[[DriverConnection], T]) -> T:
-        """Run a migration's statements on a connection of their own; again when the database says so."""
+        """Run a migration's statements on a separate connection; again when the database asks for that."""
 
         def run(connection: DriverConnection, _again: bool, sent: _Sent) -> T:  # noqa: FBT001 - as all are called
             sent.may_count = True
@@ -169,14 +169,14 @@ class Database:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """The one place where a driver's errors become ours."""
+        """The one place where a driver's errors are converted to ours."""
         try:
             yield
         except self.dialect.errors() as error:
             raise self.translate(error) from error
 
     def translate(self, error: BaseException, outcome: str = UNKNOWN) -> HeadgateError:
-        """What a driver's error is to callers: no error of a driver reaches them."""
+        """The error that callers get for a driver's error: no error of a driver reaches them."""
         trouble = self.dialect.classify(error)
         why = self.dialect.why(error)
         if trouble is Trouble.FOREIGN:
@@ -216,13 +216,13 @@ class Database:
             return self._try(transact, _Sent(may_count=again), deadline)
 
     def _following(self, once: Callable[[bool], T], *, again: bool) -> T:
-        """Run it; after the store was brought in line with its server, when it was not."""
+        """Run it, after adjusting the store to its server if necessary."""
         for _ in range(MOST_CHANGES):
             try:
                 return once(again)
             except ServerChanged as change:
                 again = again or change.again
-                # In a context of its own: every token is raised, which may take longer than the call has.
+                # In a separate context: all tokens are raised, which may take longer than the time left for the call.
                 Context().run(self._follow, change)
                 if change.jump is not None:
                     self._clock.settle()
@@ -275,7 +275,7 @@ class Database:
                 return result
 
     def _failed(self, error: BaseException, connection: DriverConnection) -> Trouble:
-        """Put the connection away. Returns what the error means; Duplicate is raised at once."""
+        """Return the connection. Returns the meaning of the error; Duplicate is raised at once."""
         trouble = self.dialect.classify(error)
         self._after(trouble, connection)
         if trouble is Trouble.DUPLICATE:
@@ -283,7 +283,9 @@ class Database:
         return trouble
 
     def _again(self, error: BaseException, sent: _Sent, deadline: Deadline, *, again: bool) -> bool:
-        """Whether the next try may find that it happened already; raises what callers get when there is no next try."""
+        """Whether the next attempt has to check whether this one took effect; raises the caller's error when there is
+        no next attempt.
+        """
         trouble = self.dialect.classify(error)
         lost_first_time = trouble is Trouble.GONE and not again and deadline.left > 0
         if not (lost_first_time or self._may_pass(trouble, deadline)):
@@ -291,7 +293,7 @@ class Database:
         return again or lost_first_time
 
     def _may_pass(self, trouble: Trouble, deadline: Deadline) -> bool:
-        """Whether to retry: another transaction blocked it, and there is time for the database to wait again."""
+        """Whether to retry: another transaction blocked it, and there is time for the database to wait once more."""
         if trouble is Trouble.CONFLICT:
             return deadline.busy_left > 0
         return trouble is Trouble.BUSY and deadline.busy_left > self.dialect.lock_wait
@@ -308,7 +310,7 @@ class Database:
     def _ask(
         self, connection: DriverConnection, statement: Statement, params: Mapping[str, object], sent: _Sent
     ) -> list[Row]:
-        # Where writers take turns, whatever writes is a transaction.
+        # Where writers take turns, everything that writes is a transaction.
         sent.may_count = sent.may_count or not self.dialect.one_writer
         return self.dialect.ask(connection, statement, with_actor(statement, params))
 
@@ -359,8 +361,8 @@ class Database:
         return result
 
     def _begin(self, cursor: Any, *, again: bool, write: bool, look: bool) -> bool:
-        """Start a transaction: whether somebody may listen to the news of it. ServerChanged, and none is open, where
-        the store must follow its server first.
+        """Start a transaction; returns whether another process may be waiting for its news. If the store must follow
+        its server first: ServerChanged, without an open transaction.
         """
         if not look or self.follower is None:
             self.dialect.begin(cursor, write=write)
@@ -379,7 +381,7 @@ class Database:
         return listened
 
     def _commit(self, cursor: Any) -> None:
-        """Commit. A busy SQLite file may refuse the commit alone, with the transaction still open: ask again."""
+        """Commit. A busy SQLite file may refuse only the commit, with the transaction still open: repeat it."""
         deadline = self._deadline()
         while True:
             try:

@@ -1,8 +1,9 @@
 """Threads of one process share commits where a database admits one writer at a time.
 
-The first thread that wants to write leads: it begins a transaction, runs all calls that have queued by then, each under
-a savepoint, and commits once. Every call is answered after that commit. Calls that arrive meanwhile are the next group,
-led by the first of them; nobody waits for others to arrive. A call that finds no other is its own transaction.
+The first thread that wants to write becomes the leader: it begins a transaction, runs all calls that have queued by
+then, each under a savepoint, and commits once. Every call returns after that commit. Calls that arrive meanwhile form
+the next group, led by the first of them; no call waits for others to arrive. A call without others is its own
+transaction.
 """
 
 from __future__ import annotations
@@ -25,35 +26,35 @@ if TYPE_CHECKING:
     from headgate.stores.sql.database.transaction import Transaction
 
 T = TypeVar("T")
-#: Calls of one group at most, and the seconds after which a group takes no further call.
+#: Maximum number of calls in one group, and the seconds after which a group takes no further call.
 MOST_TOGETHER, LONGEST_SECONDS = 64, 0.1
-#: A thread whose deadline passed while its call was in a group looks this often whether the call was put back.
+#: How often a thread whose deadline passed while its call was in a group checks whether the call was put back.
 PAST_SECONDS = 0.05
 
 
 class Write(Protocol):
-    """One transaction, tried again as the database demands."""
+    """One transaction, retried as the database demands."""
 
     def __call__(self, work: Callable[[Transaction], None], deadline: Deadline, *, again: bool) -> None: ...
 
 
 class QueuedWrite(Generic[T]):
-    """A call that writes, and its outcome."""
+    """A writing call, and its outcome."""
 
     __slots__ = ("_context", "_error", "_result", "_signal", "again", "alone", "deadline", "leads", "work")
 
     def __init__(self, work: Callable[[Transaction], T], deadline: Deadline, *, again: bool) -> None:
         self.work = work
         self.deadline = deadline
-        #: An earlier try was cut off, so that it may have happened already.
+        #: An earlier attempt was interrupted, so that it may have taken effect.
         self.again = again
-        #: It is a transaction of its own, because its group failed or because it may take long.
+        #: It runs as a separate transaction, because its group failed or because it may take long.
         self.alone = deadline.slow
-        #: Its thread writes for all that are queued.
+        #: Its thread leads: it writes for all queued calls.
         self.leads = False
         self._result: T | None = None
         self._error: BaseException | None = None
-        #: For a call whose thread waits: its context, and what is released when it leads or is answered.
+        #: For a call whose thread waits: its context, and the lock that is released when it leads or has returned.
         self._context: Context | None = None
         self._signal: threading.Lock | None = None
 
@@ -63,12 +64,12 @@ class QueuedWrite(Generic[T]):
         return not self.alone and self.deadline.busy_left > 0
 
     def run(self, tx: Transaction) -> None:
-        """Run in its own thread; what it raises ends the transaction."""
+        """Run in its own thread; an exception ends the transaction."""
         self._error = None
         self._result = self.work(tx)
 
     def run_in_group(self, tx: Transaction) -> None:
-        """Run under a savepoint, in any thread. What it raises is its own; a driver's error is the whole group's."""
+        """Run under a savepoint, in any thread. Its exceptions are its own; a driver's error is the whole group's."""
         self._error = None
         try:
             with tx.part(again=self.again) as part:
@@ -89,7 +90,7 @@ class QueuedWrite(Generic[T]):
         return self._signal is None or self._signal.acquire(timeout=seconds)
 
     def tell(self, error: BaseException | None = None) -> None:
-        """Let its thread go on: it leads now, or it is answered."""
+        """Let its thread continue: it leads now, or has its result."""
         self._error = error or self._error
         if self._signal is not None:
             self._signal.release()
@@ -114,12 +115,12 @@ class Groups:
         self._guard = threading.Lock()
         self._queue: deque[QueuedWrite[Any]] = deque()
         self._has_leader = False
-        #: The calls of the present transaction, its leader's first.
+        #: The calls of the current transaction, the leader's first.
         self._group: list[QueuedWrite[Any]] = []
 
     def write(self, work: Callable[[Transaction], T], deadline: Deadline, *, again: bool) -> T:
         """Run it in a transaction, alone or with others. Returns or raises after that transaction has ended."""
-        if self._pid != os.getpid():  # A fork has no thread that could lead.
+        if self._pid != os.getpid():  # A forked process has no thread that could lead.
             self._reset()
         call = QueuedWrite(work, deadline, again=again)
         try:
@@ -142,7 +143,7 @@ class Groups:
                 self._queue.append(call)
 
     def _wait(self, call: QueuedWrite[Any]) -> None:
-        """Wait until the call leads or was answered. StoreUnavailable, and it never runs, when its time is over."""
+        """Wait until the call leads or has its result. When its time is over, StoreUnavailable, and it never runs."""
         began = time.perf_counter()
         patience = call.deadline.busy_left
         while not call.wait(max(call.deadline.busy_left, PAST_SECONDS)):
@@ -153,7 +154,7 @@ class Groups:
             tell_store_call(time.perf_counter() - began)
 
     def _withdraw(self, call: QueuedWrite[Any], patience: float) -> None:
-        """StoreUnavailable, unless a leader works on it now."""
+        """StoreUnavailable, unless a leader is running it now."""
         with self._guard:
             if call not in self._queue:
                 return
@@ -161,7 +162,7 @@ class Groups:
         raise StoreUnavailable(self._dialect.name, self._dialect.why_busy(patience), outcome="none")
 
     def _leave(self, call: QueuedWrite[Any]) -> None:
-        """Nothing of the call is left here, and somebody leads as long as calls are queued."""
+        """The call is removed completely, and some thread leads as long as calls are queued."""
         with self._guard:
             if call in self._queue:
                 self._queue.remove(call)
@@ -176,7 +177,7 @@ class Groups:
     # ---------------------------------------------------------------- leading
 
     def _lead(self, leader: QueuedWrite[Any]) -> None:
-        """One transaction for the group; after a failure one for the leader alone, and each other call leads one."""
+        """One transaction for the group; after a failure one for the leader alone, and the others lead their own."""
         while True:
             try:
                 self._write(partial(self._run, leader), leader.deadline, again=leader.again)
@@ -191,7 +192,7 @@ class Groups:
 
     def _run(self, leader: QueuedWrite[Any], tx: Transaction) -> None:
         """Run all calls of the group. The transaction has begun: whatever has queued by now takes part."""
-        if len(self._group) > 1:  # An earlier try of the same transaction failed.
+        if len(self._group) > 1:  # An earlier attempt at the same transaction failed.
             self._put_back(self._group[1:], alone=True)
             leader.alone = True
         self._group = [leader, *self._take_followers(leader)]
@@ -219,7 +220,7 @@ class Groups:
             return taken
 
     def _scatter(self, leader: QueuedWrite[Any], error: BaseException) -> bool:
-        """After a transaction that failed: whether its leader tries again, by itself as the others do."""
+        """After a failed transaction: whether its leader retries, on its own like the others."""
         others, self._group = self._group[1:], []
         if not others:
             return False
@@ -235,7 +236,7 @@ class Groups:
         return True
 
     def _put_back(self, calls: Sequence[QueuedWrite[Any]], *, alone: bool) -> None:
-        """To the front of the queue, in the same order."""
+        """Return to the front of the queue, in the same order."""
         for call in calls:
             call.alone = alone
         with self._guard:

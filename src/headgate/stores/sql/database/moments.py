@@ -1,4 +1,4 @@
-"""Times and spans as the store keeps them: micro-seconds."""
+"""Conversion of times and durations to microseconds, as the store keeps them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ MICROSECONDS = 1_000_000
 
 
 def moment(microseconds: int) -> datetime:
-    """The store's number as a time."""
+    """A stored number as a time."""
     return datetime.fromtimestamp(microseconds / MICROSECONDS, UTC)
 
 
 def micro(at: datetime) -> int:
-    """A time as the store keeps it."""
+    """A time as a stored number."""
     return round(at.timestamp() * MICROSECONDS)
 
 
 def to_micro(seconds: float | None) -> int | None:
-    """Seconds as the store keeps them."""
+    """Seconds as a stored number."""
     return None if seconds is None else round(seconds * MICROSECONDS)
 
 
 def to_seconds(microseconds: SupportsFloat | None) -> float | None:
-    """The store's number as seconds. Databases return decimals or integers."""
+    """A stored number as seconds. Databases return decimals or integers."""
     return None if microseconds is None else float(microseconds) / MICROSECONDS

@@ -1,4 +1,4 @@
-"""Parts of a store that are built when they are first used."""
+"""Parts of a store that are built on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Closable(Protocol):
 
 
 class Parts:
-    """At most one part of each kind, whichever thread asks for it first."""
+    """At most one part of each kind, whichever thread asks first."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -29,7 +29,7 @@ class Parts:
         return built
 
     def close(self) -> None:
-        """Close the parts that were built, as far as they can be closed."""
+        """Close the parts that were built, if they can be closed."""
         for part in tuple(self._built.values()):
             if isinstance(part, _Closable):
                 part.close()

@@ -1,4 +1,4 @@
-"""Open connections of a process: lent, checked, and discarded when they are dead. Writers of a file take turns."""
+"""The open connections of a process: lent, checked, and discarded when they are dead. Writers of a file take turns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import suppress
 from headgate.calls.deadlines import Deadline
 from headgate.stores.sql.database.dialect import Dialect, DriverConnection
 
-#: A connection that was idle for longer is checked before it is used: it may be half-open. Before a call whose answer
-#: may take long, every connection is.
+#: A connection that was idle for longer is checked before use: it may be half-open. Before a call that may take long,
+#: every connection is checked.
 IDLE_SECONDS = 3.0
-#: Seconds for that check, as long as the call has twice as much left.
+#: Seconds for that check, if the call has at least twice as much left.
 CHECK_SECONDS = 0.5
-#: Connections of a parent process: kept untouched, since closing them would end the parent's.
+#: Connections of a parent process: kept untouched, because closing them would end the parent's.
 _inherited: list[list[tuple[DriverConnection, float]]] = []
 
 
@@ -24,7 +24,7 @@ class NoConnection(Exception):
 
 
 class _Opening:
-    """A connection that a thread opens, so that its caller can stop waiting: resolving a name has no time-out."""
+    """A connection opened in a thread, so that its caller can stop waiting: resolving a name has no time-out."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -39,7 +39,7 @@ class _Opening:
         threading.Thread(target=self._run, args=(pool,), name="headgate-connect", daemon=True).start()
 
     def result(self, deadline: Deadline) -> DriverConnection:
-        """The connection. NoConnection when the deadline comes first: the thread keeps its place in the pool."""
+        """The connection. NoConnection when the deadline comes first: the thread keeps its position in the pool."""
         self._done.wait(min(deadline.left, deadline.busy_left, self._dialect.options.answer_within))
         with self._guard:
             self._given_up = not self._done.is_set()
@@ -66,11 +66,11 @@ class _Opening:
 
 
 class Pool:
-    """Open connections that nobody uses now, last used first. Safe over threads and forks."""
+    """Open connections that are not in use, last used first. Safe for threads and forks."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        #: With the time since when they are idle (monotonic).
+        #: With the time since which they have been idle (monotonic).
         self._idle: list[tuple[DriverConnection, float]] = []
         self._pid = os.getpid()
         self._places = threading.BoundedSemaphore(dialect.connections)
@@ -92,14 +92,16 @@ class Pool:
             raise
 
     def give(self, connection: DriverConnection) -> None:
-        """Done with it, and it is in order. A thread may be late: after the end nothing is kept."""
+        """The connection is no longer needed, and works. A thread may be late: after the end nothing is kept."""
         self._idle.append((connection, time.monotonic()))
         self.leave()
         if self._closed:
             self.empty()
 
     def drop(self, connection: DriverConnection) -> None:
-        """Done with it, and nobody should use it again (but a database in memory lives in its one connection)."""
+        """The connection is no longer needed, and must not be used again (but a database in memory lives in its only
+        connection).
+        """
         if self._dialect.in_memory:
             self.give(connection)
             return

@@ -1,6 +1,6 @@
-"""Questions with filters, written with SQLAlchemy Core and run on our own connections.
+"""Queries with filters, written with SQLAlchemy Core and run on our own connections.
 
-Importing SQLAlchemy costs half a second, so this module is imported where a question is asked, not before.
+Importing SQLAlchemy takes half a second, so this module is imported only where a query is run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlalchemy.engine.interfaces import Dialect as CoreDialect
 
 
 def compiled(kind: str, question: Select[Any]) -> tuple[str, dict[str, Any]]:
-    """The text and the parameters, as the driver of that kind of database wants them."""
+    """The text and the parameters, in the form that the database's driver expects."""
     result = question.compile(dialect=_core_dialect(kind), compile_kwargs={"render_postcompile": True})
     return result.string, dict(result.params)
 

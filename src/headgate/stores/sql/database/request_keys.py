@@ -1,4 +1,4 @@
-"""The record of a request with an idempotency key: written by the transaction of its effect."""
+"""The record of a request with an idempotency key, written by the transaction of its effect."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ADD_REPEAT = Statement(
 
 
 def keep_key(tx: Transaction, result: Any) -> Keyed | None:
-    """Write the record of the request that this transaction is the effect of, if there is one, and return the request.
+    """Write the record of the request whose effect this transaction is, if there is one, and return the request.
 
-    Raises Repeated when another attempt of the request was first: the transaction must not be committed.
+    Raises Repeated when another attempt at the request was first: the transaction must not be committed.
     """
     keyed = pending()
     if keyed is None:
@@ -41,14 +41,14 @@ def columns_of(keyed: Keyed) -> dict[str, object]:
 
 @runtime_checkable
 class WithWakes(Protocol):
-    """The result of a command on locks, and the waiters to wake once it is committed."""
+    """The result of a command on locks, and the waiters to wake after the commit."""
 
     result: Any
     wakes: Any
 
 
 def _without_wakes(result: Any) -> Any:
-    """The outcome alone, where a transaction also returns which waiters to wake."""
+    """The result alone, for transactions that also return waiters to wake."""
     if isinstance(result, WithWakes):
         return result.result
     is_pair = type(result) is tuple and len(result) == 2 and not isinstance(result[1], Lock)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
 
-#: A row as a driver gives it: what its columns are, the statement knows.
+#: A row from a driver: the statement knows the types of its columns.
 Row = tuple[Any, ...]
 _LIST = re.compile(r"in \(:(\w+)\*\)")
-#: A statement with more parameters than this, lists included, is written again each time.
+#: A statement with more parameters than this, lists included, is rendered each time.
 MOST_WRITTEN = 64
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)(\*?)")
 
@@ -63,7 +63,7 @@ def for_many(statement: Statement, count: int, columns: tuple[str, ...]) -> Stat
 
 @lru_cache(maxsize=256)
 def from_arrays(statement: Statement, types: tuple[tuple[str, str], ...]) -> Statement:
-    """An insert of one row as one of several for psycopg: these parameters are each an array of that type, binary."""
+    """An insert of several rows for psycopg: each of these parameters is a binary array of that type."""
     names = dict(types)
     head, _, rest = statement.text.partition("values (")
     row, tail = _closing(rest)
@@ -74,18 +74,18 @@ def from_arrays(statement: Statement, types: tuple[tuple[str, str], ...]) -> Sta
 
 @lru_cache(maxsize=256)
 def positional(statement: Statement) -> tuple[Statement, tuple[str, ...]]:
-    """The statement with `?` for each parameter, and the names that they stand for."""
+    """The statement with `?` for each parameter, and the names of those parameters."""
     names = tuple(match[1] for match in _PARAMETER.finditer(statement.text))
     return Statement(statement.sentence, _PARAMETER.sub("?", statement.text)), names
 
 
 def with_lists(text: str, form: str) -> str:
-    """`in (:name*)` in the form in which a database takes all values as one parameter."""
+    """`in (:name*)` in the form in which a database accepts all values as one parameter."""
     return _LIST.sub(lambda match: form.format(match[1]), text)
 
 
 def _closing(text: str) -> tuple[str, str]:
-    """What stands before the parenthesis that closes an open one, and what stands after it."""
+    """The text before the parenthesis that closes an open one, and the text after it."""
     depth = 1
     for place, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -95,19 +95,19 @@ def _closing(text: str) -> tuple[str, str]:
 
 
 def to_pyformat(text: str) -> str:
-    """`:name` as `%(name)s`, for the drivers that want it so."""
+    """`:name` as `%(name)s`, for drivers with that style."""
     return _PARAMETER.sub(r"%(\1)s", text)
 
 
 class Texts:
-    """Statements as a driver takes them. What was written once is kept, lists of a few values by their lengths."""
+    """Statements in the form for a driver. Rendered texts are cached, those with short lists by their lengths."""
 
     def __init__(self, words: Callable[[], Mapping[str, str]], spell: Callable[[str], str]) -> None:
         self._words = words
         self._spell = spell
         #: Statements without lists.
         self.plain: dict[Statement, str] = {}
-        #: The text of each other statement with its words filled in, and the names of its lists.
+        #: The text of every other statement with its words filled in, and the names of its lists.
         self._filled: dict[Statement, tuple[str, tuple[str, ...]]] = {}
         self._written: dict[tuple[object, ...], str] = {}
 
@@ -116,7 +116,7 @@ class Texts:
         return () if statement in self.plain else self._fill(statement)[1]
 
     def write(self, statement: Statement, params: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
-        """The text and its parameters, with each list written out as single values."""
+        """The text and its parameters, with each list written as single values."""
         plain = self.plain.get(statement)
         if plain is not None:
             return plain, params

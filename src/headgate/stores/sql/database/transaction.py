@@ -1,4 +1,4 @@
-"""A transaction: what its callers ask, and change."""
+"""A transaction: the queries and changes that its callers run."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class Duplicate(Exception):
-    """The row is there already. For the stores, never for callers."""
+    """The row exists already. For the stores, never for callers."""
 
 
 class Transaction:
-    """Statements that happen together or not at all."""
+    """Statements that take effect together or not at all."""
 
     def __init__(self, dialect: Dialect, cursor: Any, *, again: bool, listened: bool = True) -> None:
         self._dialect = dialect
         self._cursor = cursor
-        #: Whether somebody may listen to the news of it.
+        #: Whether another process may be waiting for its news.
         self.listened = listened
-        #: True when an earlier try was cut off, so that it may have happened already.
+        #: True when an earlier attempt was interrupted, so that it may have taken effect.
         self.again = again
         #: Requests whose records were written with their effects.
         self.keyed: list[Keyed] = []
@@ -43,7 +43,9 @@ class Transaction:
 
     @contextmanager
     def part(self, *, again: bool) -> Iterator[Transaction]:
-        """A part of this transaction, undone by itself when it fails. A driver's error may end all of it."""
+        """A part of this transaction that is rolled back alone when it fails. A driver's error may end the whole
+        transaction.
+        """
         self._cursor.execute("savepoint part")
         part = Transaction(self._dialect, self._cursor, again=again)
         try:
@@ -65,7 +67,7 @@ class Transaction:
 
     @property
     def options(self) -> StoreOptions:
-        """What the store was opened with."""
+        """The options of the store."""
         return self._dialect.options
 
     @property
@@ -89,7 +91,7 @@ class Transaction:
         return self._cursor.fetchone()
 
     def ask(self, question: Select[Any]) -> list[Row]:
-        """Every row of a question written with SQLAlchemy."""
+        """All rows of a query written with SQLAlchemy."""
         from headgate.stores.sql.database.reading import compiled
 
         self._cursor.execute(*compiled(self._dialect.kind, question))
@@ -100,13 +102,13 @@ class Transaction:
         self._execute(statement, params)
 
     def many(self, statement: Statement, columns: Columns, **fixed: object) -> None:
-        """Insert many rows, given by their columns, in as few trips as may be; `fixed` is the same in all rows."""
+        """Insert many rows, given by their columns, in as few trips as possible; `fixed` is the same in all rows."""
         if any(columns.values()):
             given = fixed if "principal" in columns else with_actor(statement, fixed)
             self._dialect.insert_many(self._cursor, statement, columns, given)
 
     def insert(self, text: str, rows: Sequence[Mapping[str, object]]) -> None:
-        """Insert rows of any kind; `text` is built of the schema's own names."""
+        """Insert rows of any kind; `text` is built from the schema's own names."""
         self._cursor.executemany(self._dialect.spell(text), rows)
 
     def count(self, statement: Statement, **params: object) -> int:
@@ -115,11 +117,11 @@ class Transaction:
         return int(self._cursor.rowcount)
 
     def next_token(self) -> int:
-        """A token for a claim: never given before."""
+        """A token for a claim that was never issued before."""
         return self._dialect.next_token(self)
 
     def last_id(self) -> int:
-        """The number that the last insert was given, where the database numbers rows."""
+        """The number of the last insert, where the database numbers rows."""
         return int(self._cursor.lastrowid)
 
     def _execute(self, statement: Statement, params: dict[str, object]) -> None:
@@ -133,7 +135,7 @@ def by_column(rows: Iterable[object], *names: str) -> dict[str, list[Any]]:
 
 
 def with_actor(statement: Statement, params: Mapping[str, object]) -> Mapping[str, object]:
-    """The parameters, with the acting principal where the statement names one and the caller does not."""
+    """The parameters, with the acting principal if the statement uses one and the caller does not pass it."""
     if "principal" in params or not statement.acts:
         return params
     return {**params, "principal": actor().principal}

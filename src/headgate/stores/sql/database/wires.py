@@ -1,4 +1,4 @@
-"""How the processes of a store send each other news: each kind of database has its own way."""
+"""News between the processes of a store: each kind of database has its own mechanism."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any, Protocol
 
-#: The number that concerns everybody. Zero only says that listening began.
+#: The number that concerns every listener. Zero only says that listening began.
 EVERYTHING = 1
 
 
@@ -19,9 +19,9 @@ class Wire(Protocol):
         ...
 
     def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
-        """Call `heard(number)` for each number that is sent on the channel until `stop` is set; 0 when it begins."""
+        """Call `heard(number)` for each number on the channel until `stop` is set; 0 when listening begins."""
         ...
 
     def tell(self, runner: Any, channel: str, numbers: Sequence[int]) -> None:
-        """Call these numbers out to every process that listens. Nobody may hear it."""
+        """Send these numbers to every listening process. No process may be listening."""
         ...

@@ -1,4 +1,4 @@
-"""The only folder that knows how the databases differ: one file each, one interface."""
+"""The only folder that knows the differences between databases: one file each, one interface."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ KINDS = ("sqlite", "postgresql", "mysql")
 
 
 def dialect_for(url: str) -> Dialect:
-    """The dialect that a store URL names. Its driver is imported here, and nowhere else."""
+    """The dialect for a store URL. Its driver is imported here, and nowhere else."""
     kind = url.partition("://")[0].partition("+")[0]
     if kind == "sqlite":
         from headgate.stores.sql.dialects.sqlite.dialect import Sqlite

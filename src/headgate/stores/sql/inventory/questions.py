@@ -1,4 +1,4 @@
-"""Questions about the inventory with filters."""
+"""Queries about the inventory with filters."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ local_id = Table(
     **MYSQL,
 )
 
-# How each version came here. An ingest job makes one version, and no version comes from two.
+# The origin of each version. An ingest job makes one version, and no version has two ingest jobs.
 ingest = Table(
     "hg_ingest",
     metadata,

@@ -35,7 +35,7 @@ from headgate.stores.sql.ledger import statements as ledger_statements
 from headgate.stores.sql.ledger.definitions import define_dataset
 from headgate.stores.sql.news.topics import News, of_dataset
 
-#: More files than a version has.
+#: More files than any version has.
 NO_LIMIT = 2**31 - 1
 
 
@@ -154,7 +154,7 @@ class SqlInventory:
         return [read_message(row) for row in self._database.read(lambda tx: tx.all(sql.READ_DUE, limit=limit))]
 
     def settle(self, message_id: str, state: Delivery, problem: str = "", recipients: Sequence[Recipient] = ()) -> None:
-        # A message that was given up, and was then delivered after all, is delivered; never the other way.
+        # A message that was given up and then delivered after all counts as delivered, never the reverse.
         before = [Delivery.WAITING.value] + [Delivery.GIVEN_UP.value] * (state is Delivery.DELIVERED)
         values = {"state": state.value, "problem": problem[:MESSAGE_LENGTH], "recipients": _document(recipients)}
         self._database.write(lambda tx: tx.run(sql.SETTLE_MESSAGE, id=message_id, before=before, **values))
@@ -167,7 +167,7 @@ class SqlInventory:
         return self._database.write_through(lambda tx: _resend(tx, message_id))
 
     def discard(self, message_id: str, reason: str) -> Message:
-        del reason  # It is logged where it is given.
+        del reason  # It is logged where it is passed.
 
         def work(tx: Transaction) -> Message:
             found = _hold_message(tx, message_id)
@@ -181,7 +181,7 @@ class SqlInventory:
 
 
 def _record(tx: Transaction, recording: Recording, messages: Sequence[Message], who: str) -> bool:
-    """One version, with all that belongs to it. False: it is there already."""
+    """One version, with everything that belongs to it. False: it is there already."""
     at = tx.one(ledger_statements.READ_WALL)[0]
     number = _hold_object(tx, recording, at)
     if not _is_new(tx, number, recording):
@@ -247,7 +247,7 @@ def _join_collection(tx: Transaction, number: int, name: str) -> None:
 
 
 def _publish(tx: Transaction, recording: Recording, who: str) -> None:
-    """The version is READY in the ledger: pipelines go on from here."""
+    """The version is READY in the ledger: pipelines continue from here."""
     if tx.one(ledger_statements.READ_DATASET, name=recording.collection) is None:
         define_dataset(tx, Dataset(recording.collection))
     chunk_overrides.publish(tx, recording.collection, [recording.dataid], who)
@@ -270,7 +270,7 @@ def _remove(tx: Transaction, ark: str, dataids: Sequence[str], reason: str, who:
 
 
 def _claim(tx: Transaction, owner: int, ids: Sequence[str], ark: str) -> str:
-    """The object that an owner's local ids are of: the given one, unless somebody was first."""
+    """The object that an owner's local ids belong to: the given one, unless another was first."""
     if not ids:
         return ark
     wanted = sorted(set(ids))
@@ -290,7 +290,7 @@ def _owner(tx: Transaction, name: str) -> int:
 
 
 def _number(tx: Transaction, find: Statement, add: Statement, name: str) -> int:
-    """A name's number. When two add it at once, one of them begins again and finds it."""
+    """A name's number. When two transactions add it at once, one of them restarts and finds it."""
     row = tx.one(find, name=name)
     if row is None:
         tx.run(add, name=name)
@@ -333,7 +333,7 @@ def post(tx: Transaction, message: Message) -> bool:
 
 
 def _resend(tx: Transaction, message_id: str) -> Message:
-    """Recipients that were refused are asked again; those that have it, only when all have it."""
+    """Refused recipients are retried; those that received it, only when all have."""
     found = _hold_message(tx, message_id)
     kept = tuple(each for each in found.recipients if each.state is Delivery.DELIVERED)
     again = () if found.state is Delivery.DELIVERED else kept

@@ -1,4 +1,4 @@
-"""What arrived for mapped jobs, folded into the list that find_next reads."""
+"""Arrivals for mapped jobs, folded into the list that find_next reads."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from headgate.stores.sql.ledger.changes import carry_out
 from headgate.stores.sql.ledger.shapes import Shape
 from headgate.stores.sql.ledger.sources import source_of, targets_of
 
-#: Arrivals that one transaction folds.
+#: Number of arrivals that one transaction folds.
 STEP = 1000
-#: Steps that one call takes before it goes on with what is known.
+#: Number of steps that one call takes before it continues with what is known.
 MOST_FOLDS = 4
-#: Failed chunks that new reference data opens again at a time; others are resubmitted.
+#: Number of failed chunks that new reference data reopens at a time; others have to be resubmitted.
 MOST_FAILED = 5000
 #: The name under which late arrivals are recorded.
 WHO = "headgate"
 
 
 class Arrival(NamedTuple):
-    """A chunk is READY, or no longer."""
+    """A chunk became READY, or is no longer."""
 
-    #: The input; empty: the data id is one of the job, and is only looked at again.
+    #: The input; empty: the data id belongs to the job, and is only re-evaluated.
     dataset: str
     dataid: str
     ready: bool
 
 
 class Standing(NamedTuple):
-    """What a data id of a job waits for."""
+    """The missing inputs of a data id of a job."""
 
     #: A bit for each input that is incomplete.
     missing: int = 0
-    #: Whether an input makes it a data id of the job.
+    #: Whether an input creates it as a data id of the job.
     known: bool = False
 
 
 def fold(tx: Transaction, shape: Shape) -> bool:
-    """Fold what arrived, oldest first. Returns whether there may be more."""
+    """Fold the arrivals, oldest first. Returns whether there may be more."""
     if tx.one(mapping_sql.HAS_ARRIVALS, job=shape.id) is None:
         return False
     tx.one(mapping_sql.HOLD_JOB, job=shape.id)
@@ -60,7 +60,7 @@ def fold(tx: Transaction, shape: Shape) -> bool:
 
 
 def fold_all(tx: Transaction, shape: Shape, arrivals: Sequence[Arrival]) -> None:
-    """Look again at every data id of the job that reads what arrived. The job is held still meanwhile."""
+    """Re-evaluate every data id of the job that reads the arrivals. The job is locked meanwhile."""
     arrived = _by_target(tx, shape, arrivals)
     if not arrived:
         return
@@ -75,10 +75,10 @@ def fold_all(tx: Transaction, shape: Shape, arrivals: Sequence[Arrival]) -> None
 
 
 def _by_target(tx: Transaction, shape: Shape, arrivals: Sequence[Arrival]) -> dict[str, set[tuple[str, str]]]:
-    """For each data id of the job that is concerned: what is READY since, by dataset and data id."""
+    """For each affected data id of the job: what has become READY, by dataset and data id."""
     arrived: dict[str, set[tuple[str, str]]] = {}
     if any(each.ready and not shape.job.map_of(each.dataset).creates for each in arrivals if each.dataset):
-        # Reference data: it makes nothing late, but what failed without it may be tried again.
+        # Reference data: it makes nothing late, but chunks that failed without it may be retried.
         failed = tx.all(mapping_sql.READ_FAILED, job=shape.id, datasets=shape.numbers, limit=MOST_FAILED)
         arrived = {str(dataid): {("", "")} for (dataid,) in failed}
     for each in arrivals:
@@ -97,7 +97,7 @@ def _statuses(tx: Transaction, shape: Shape, dataids: Sequence[str]) -> Mapping[
 
 
 def _list(tx: Transaction, shape: Shape, dataids: Sequence[str], statuses: Mapping[str, str]) -> None:
-    """Write which of them may be claimable once nothing is missing; find_next checks each that it finds."""
+    """List those that may be claimable once nothing is missing; find_next checks each one."""
     open_ids = [each for each in dataids if statuses.get(each) not in (READY, DONE, RUNNING)]
     found = standings(tx, shape, open_ids)
     listed = [each for each in open_ids if found[each].known or each in statuses]
@@ -117,7 +117,7 @@ def _list(tx: Transaction, shape: Shape, dataids: Sequence[str], statuses: Mappi
 
 
 def standings(tx: Transaction, shape: Shape, dataids: Sequence[str]) -> dict[str, Standing]:
-    """What each of them waits for. Reference data is no matter of a single data id."""
+    """The missing inputs of each of them. Reference data does not depend on the data id."""
     found = dict.fromkeys(dataids, Standing())
     for place, name in enumerate(shape.job.inputs):
         if not shape.job.map_of(name).creates:
@@ -129,7 +129,7 @@ def standings(tx: Transaction, shape: Shape, dataids: Sequence[str]) -> dict[str
 
 
 def _of_input(tx: Transaction, shape: Shape, name: str, dataids: Sequence[str]) -> dict[str, tuple[bool, bool]]:
-    """For each data id: whether what it reads of an input is complete, and whether that creates it."""
+    """For each data id: whether its part of an input is complete, and whether that creates it."""
     mapping, found = shape.job.map_of(name), dict[str, tuple[bool, bool]]()
     listed: dict[str, tuple[str, ...]] = {}
     for dataid in dataids:

@@ -1,9 +1,9 @@
-"""What may be claimable: kept up to date in the same transactions that change statuses, so that find_next never
+"""The list of chunks that may be claimable, updated in the transactions that change statuses, so that find_next never
 reads the history.
 
 A chunk has a row for a job when the job's own rows allow a claim; a bit is set for each input that is not READY.
-An input that becomes READY clears its bit, one that no longer is sets it: doing so twice does no harm. A row may
-promise too much (find_next checks again, and repairs it), but never too little.
+An input that becomes READY clears its bit, and one that is no longer READY sets it: repeating this does no harm. A row
+may be listed wrongly (find_next checks again, and repairs it), but never be missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.mapping_statements import ADD_ARRIVAL
 
-#: Data ids that are handled with one statement.
+#: Number of data ids that one statement handles.
 BATCH = 5000
 
 
@@ -30,7 +30,7 @@ class ConsumingJob:
     inputs: tuple[int, ...]
     #: The first input's order.
     order: Order
-    #: Whether an input has other data ids than the job: what arrives is folded by find_next.
+    #: Whether an input has other data ids than the job, so that find_next folds its arrivals.
     mapped: bool = False
 
     def missing(self, ready: Iterable[int]) -> int:
@@ -51,7 +51,7 @@ def consumers_of(tx: Transaction, datasets: Sequence[int]) -> list[ConsumingJob]
 
 
 def became_ready(tx: Transaction, datasets: Sequence[int], dataids: Sequence[str]) -> None:
-    """These chunks are READY now: who reads them may find them, and what failed before counts no longer."""
+    """These chunks are READY now: their readers may find them, and earlier failures no longer count."""
     consumers = consumers_of(tx, datasets) if datasets else []
     if not consumers:
         return
@@ -87,7 +87,7 @@ def clear_missing(tx: Transaction, consumer: ConsumingJob, datasets: Sequence[in
 
 
 def became_unready(tx: Transaction, datasets: Sequence[int], dataids: Sequence[str]) -> None:
-    """These chunks are no longer READY, or no longer there: the jobs that read them must wait, or wait no longer."""
+    """These chunks are no longer READY, or no longer exist: the jobs that read them must wait, or no longer wait."""
     consumers = consumers_of(tx, datasets) if datasets else []
     add_arrivals(tx, consumers, datasets, dataids, ready=False)
     for consumer in consumers:
@@ -101,7 +101,7 @@ def became_unready(tx: Transaction, datasets: Sequence[int], dataids: Sequence[s
 def add_arrivals(
     tx: Transaction, consumers: Iterable[ConsumingJob], datasets: Sequence[int], dataids: Sequence[str], *, ready: bool
 ) -> None:
-    """Say to mapped jobs that these chunks are READY, or no longer: rows of their own, so that nobody waits."""
+    """Announce to mapped jobs that these chunks are READY, or no longer: as separate rows, so that nobody waits."""
     for consumer in consumers:
         for dataset in consumer.inputs if consumer.mapped else ():
             if dataset in datasets:
@@ -109,7 +109,7 @@ def add_arrivals(
 
 
 def batches(dataids: Sequence[str]) -> Iterator[list[str]]:
-    """As many as one statement takes, in an order that is the same for everybody."""
+    """As many as one statement takes, in the same order for all transactions."""
     rest = iter(sorted(dataids))
     while batch := list(islice(rest, BATCH)):
         yield batch

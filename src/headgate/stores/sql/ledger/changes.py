@@ -1,4 +1,4 @@
-"""Applies what was decided about chunks: rows, history, and the list of what may be claimable, for one or for many."""
+"""Applies decisions about chunks: rows, history, and the list of claimable chunks, for one or for many."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class ClaimTokens:
-    """New tokens for the negative numbers that a decision has in their place."""
+    """New tokens for the negative placeholders in a decision."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -44,7 +44,7 @@ class ClaimTokens:
 def carry_out(
     tx: Transaction, shape: Shape, dataid: str, unit: Callable[[ChunkSnapshot], ChunkOutcome[T]]
 ) -> ChunkOutcome[T]:
-    """Load a chunk, decide, and write what changes."""
+    """Load a chunk, decide, and write the changes."""
     outcome = unit(load(tx, shape, dataid))
     apply(tx, shape, outcome)
     return outcome
@@ -53,12 +53,12 @@ def carry_out(
 def on_chunk(
     tx: Transaction, job: str, dataid: str, unit: Callable[[ChunkSnapshot], ChunkOutcome[T]]
 ) -> ChunkOutcome[T]:
-    """The same for a chunk of a job by its name."""
+    """The same for a chunk of a job that is given by its name."""
     return carry_out(tx, shape_of(tx, job, share=True), dataid, unit)
 
 
 def apply(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], request_id: str = "") -> ClaimTokens:
-    """Write what changes about one chunk. `request_id`: the request that its claim, if one starts, answers."""
+    """Write the changes of one chunk. `request_id`: the request that its claim, if one starts, answers."""
     for override in outcome.overrides:
         log_override(override.what, override.owner)
     tokens = ClaimTokens(tx)
@@ -81,7 +81,7 @@ def apply(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], request_
 
 
 def as_claim(shape: Shape, chunk: ChunkSnapshot, tokens: ClaimTokens | None = None) -> Claim:
-    """The running rows as the worker gets them; secrets are still sealed."""
+    """The running rows as a claim for the worker; secrets are still sealed."""
     row = chunk.owned()[0]
     token = row.token if tokens is None else tokens(row.token)
     lease = row.lease or 0.0
@@ -93,19 +93,19 @@ def as_claim(shape: Shape, chunk: ChunkSnapshot, tokens: ClaimTokens | None = No
 
 
 def announce(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], dataids: Sequence[str]) -> None:
-    """Update the jobs that read chunks which became READY, or are no longer."""
+    """Update the jobs that read chunks which became READY, or are no longer READY."""
     became_unready(tx, sorted(shape.ids[name] for name in outcome.unready), dataids)
     became_ready(tx, sorted(shape.ids[name] for name in outcome.ready), dataids)
     announce_parts(tx, shape, outcome)
 
 
 def refresh_candidate(tx: Transaction, shape: Shape, dataid: str) -> None:
-    """Bring a chunk's place among what may be claimable into line with its rows."""
+    """Update a chunk's position in the list of claimable chunks from its rows."""
     write_candidates(tx, shape, [dataid], find_candidate(load(tx, shape, dataid)))
 
 
 def write_candidates(tx: Transaction, shape: Shape, dataids: Sequence[str], candidate: Candidate | None) -> None:
-    """The same place among what may be claimable for many chunks; None: none of them is among it."""
+    """The same position in the list of claimable chunks, for many chunks; None: none of them is listed."""
     if not shape.id:  # Data made elsewhere is never claimed.
         return
     if shape.job.recur:
@@ -120,7 +120,7 @@ def write_candidates(tx: Transaction, shape: Shape, dataids: Sequence[str], cand
         missing=candidate.missing, delay=round(candidate.delay * MICROSECONDS),
     )  # fmt: skip
     if shape.job.mapped and candidate.missing:
-        # What arrives meanwhile may have been folded before this was written: it is looked at once more.
+        # Arrivals may have been folded before this was written, so it is re-evaluated.
         tx.many(ADD_ARRIVAL, {"dataid": dataids}, job=shape.id, dataset=0, ready=False)
 
 
@@ -177,7 +177,7 @@ def _changed() -> Duplicate:
 
 
 def apply_many(tx: Transaction, shape: Shape, group: ChunkGroup, tokens: ClaimTokens) -> None:
-    """Write what changes about chunks whose rows say the same. `announce` informs the jobs that read them."""
+    """Write the changes of chunks whose rows have the same content. `announce` informs the jobs that read them."""
     outcome = group.outcome
     if not outcome.changed:
         return

@@ -23,11 +23,11 @@ from headgate.stores.sql.ledger.recurrences import move_due
 from headgate.stores.sql.ledger.shapes import Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import load, with_locks
 
-#: Expired claims that one find_next reaps before it starts.
+#: Number of expired claims that one find_next reaps before it starts.
 MOST_EXPIRED = 20
-#: Candidates that are looked at in one transaction.
+#: Number of candidates that one transaction checks.
 MOST_LOOKS = 50
-#: Before every place of the list.
+#: Before every position of the list.
 BEGINNING = (-1, b"")
 
 
@@ -37,12 +37,14 @@ class SearchPosition(Unfinished):
 
     place: int
     order_key: bytes
-    #: Steps that folded arrivals before this position.
+    #: Number of steps that folded arrivals before this position.
     folded: int = 0
 
 
 def find_next(tx: Transaction, job: str, asker: Asker, after: SearchPosition | None) -> Claim | SearchPosition | None:
-    """Claim the first claimable chunk. Returns a position to continue from when many were not; None: there is none."""
+    """Claim the first claimable chunk. Returns a position to continue from when many were not claimable; None: there is
+    none.
+    """
     shape = shape_of(tx, job, share=True)
     if repeated := find_repeated(tx, shape, asker):
         return repeated
@@ -51,7 +53,7 @@ def find_next(tx: Transaction, job: str, asker: Asker, after: SearchPosition | N
     if shape.job.recur and after is None:
         move_due(tx, shape)
     if shape.job.mapped and fold(tx, shape):
-        # More has arrived than one step folds. What is known by then is claimed: the rest may take long.
+        # More has arrived than one step folds. Claim from what is known by then: the rest may take long.
         again = SearchPosition(*BEGINNING, 1 + (after.folded if after else 0))
         return again if again.folded <= MOST_FOLDS else _first(tx, shape, asker, None) or again
     return _first(tx, shape, asker, after)
@@ -71,13 +73,13 @@ def _first(tx: Transaction, shape: Shape, asker: Asker, after: SearchPosition | 
         if outcome.result:
             return as_claim(shape, outcome.snapshot, tokens)
         if missing_references(outcome.snapshot):
-            return None  # All data ids of the job wait for them.
+            return None  # All data ids of the job wait for these.
         after = SearchPosition(int(place), bytes(key))
     return after
 
 
 def find_repeated(tx: Transaction, shape: Shape, asker: Asker) -> Claim | None:
-    """The claim that this very request was given, when the answer to it was lost."""
+    """The claim that this request has already received, if the answer was lost."""
     if asker.fresh and not tx.again:
         return None
     row = tx.one(sql.READ_REPEATED, job=shape.id, request_id=asker.request_id)
@@ -85,7 +87,7 @@ def find_repeated(tx: Transaction, shape: Shape, asker: Asker) -> Claim | None:
 
 
 def claim(tx: Transaction, job: str, dataid: str, asker: Asker) -> Claim:
-    """Claim that very chunk; ClaimRefused when the rules say no."""
+    """Claim this chunk; ClaimRefused when the rules say no."""
     shape = shape_of(tx, job, share=True)
     if repeated := find_repeated(tx, shape, asker):
         return repeated
@@ -94,7 +96,7 @@ def claim(tx: Transaction, job: str, dataid: str, asker: Asker) -> Claim:
 
 
 def force(tx: Transaction, job: str, dataid: str, asker: Asker, reason: str, *, steal: bool) -> Claim:
-    """Claim that very chunk, whatever the claim table says; `steal`: from a living worker too."""
+    """Claim this chunk regardless of the claim table; `steal`: also from a living worker."""
     shape = shape_of(tx, job, share=True)
     if repeated := find_repeated(tx, shape, asker):
         return repeated
@@ -104,7 +106,7 @@ def force(tx: Transaction, job: str, dataid: str, asker: Asker, reason: str, *, 
 
 
 def succeed(tx: Transaction, job: str, dataid: str, token: int, who: str, listed: Listed | None) -> None:
-    """The worker is done; `listed`: what it made by fan-out."""
+    """The worker succeeded; `listed`: its fan-out parts."""
     shape = shape_of(tx, job, share=True)
 
     def unit(chunk: ChunkSnapshot) -> ChunkOutcome[None]:
@@ -116,7 +118,7 @@ def succeed(tx: Transaction, job: str, dataid: str, token: int, who: str, listed
 
 
 def _is_redone(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, token: int) -> bool:
-    """Whether this very claim has succeeded, and its chunk is made again since inputs came late."""
+    """Whether this claim has succeeded and its chunk is being redone because of late inputs."""
     row = chunk.speaker
     if not shape.job.mapped or (row is not None and (row.token != token or row.status != RESUBMIT)):
         return False
@@ -139,8 +141,8 @@ def interrupt(tx: Transaction, job: str, dataid: str, token: int, message: str, 
 
 
 def _past_interruptions(tx: Transaction, shape: Shape, chunk: ChunkSnapshot) -> int:
-    """The interruptions of a job that makes nothing, whose rows went with each: since the newest READY of its inputs,
-    and since its counts started again.
+    """The interruptions of a job without outputs, each of which removed its rows: since the newest READY of its inputs,
+    and since its counts were reset.
     """
     ready = [micro(row.since) for row in chunk.rows if row.kind is Kind.OUTPUT and row.since]
     since = max(ready, default=0)

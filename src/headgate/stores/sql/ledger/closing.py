@@ -1,4 +1,4 @@
-"""Data ids of mapped jobs for which nothing else arrives."""
+"""Closing data ids of mapped jobs, for which nothing else will arrive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.stores.sql.ledger.shapes import shape_of
 
 
 def close(tx: Transaction, job: str, dataid: str, reason: str, who: str, *, reopen: bool) -> bool:
-    """Close a data id, or open it again. Returns whether it was not so already."""
+    """Close a data id, or reopen it. Returns whether that was a change."""
     shape = shape_of(tx, job, share=True)
     check_closable(shape.job, dataid)
     if not tx.count(mapping_sql.DROP_CLOSED if reopen else mapping_sql.ADD_CLOSED, job=shape.id, dataid=dataid):
@@ -21,6 +21,6 @@ def close(tx: Transaction, job: str, dataid: str, reason: str, who: str, *, reop
         sql.TELL, event=event, job=shape.id, dataset=shape.told, dataid=dataid, who=who, token=0, before=before,
         after=after, reason=reason,
     )  # fmt: skip
-    # find_next looks at the data id again.
+    # find_next re-evaluates the data id.
     tx.run(mapping_sql.ADD_ARRIVAL, job=shape.id, dataset=0, dataid=dataid, ready=False)
     return True

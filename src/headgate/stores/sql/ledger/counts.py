@@ -1,4 +1,4 @@
-"""How many chunks have which status, by reading a bounded part of them, however many there are."""
+"""Counts of chunks by status, from a bounded number of rows, however many there are."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from headgate.stores.sql.ledger.questions import TROUBLE, number_of
 from headgate.stores.sql.ledger.rows import job_names
 from headgate.stores.sql.ledger.shapes import all_datasets, all_jobs
 
-#: The columns that say whose rows they are: dataset, job, kind.
+#: The columns that identify the rows: dataset, job, kind.
 Place = tuple[int, int, str]
 Counts = dict[Place, Counter[str]]
-#: After every key: no UTF-8 has this byte.
+#: Sorts after every key: UTF-8 never contains this byte.
 BEYOND = b"\xff"
 _chunk = schema.chunk.c
 
 
 def ask_tallies(database: Database, most: int) -> Sequence[Tally]:
-    """How many chunks of each dataset and job have which status; of each dataset, `most` rows are read."""
+    """Number of chunks by status, for each dataset and job; of each dataset, `most` rows are read."""
     return database.read(lambda tx: _tallies(tx, most, _rows(database)))
 
 
 def ask_standing(database: Database) -> Sequence[Tally]:
-    """How many chunks of each job have which status, but those that are READY or DONE; each chunk once.
+    """Number of chunks by status for each job, except READY and DONE ones; each chunk counts once.
 
-    A chunk is counted by the row of the first dataset that its job makes, or reads if it makes none.
+    A chunk is counted by the row of its job's first output, or first input if there is no output.
     """
     rows = _rows(database)
 
@@ -44,7 +44,7 @@ def ask_standing(database: Database) -> Sequence[Tally]:
         datasets, jobs, names = all_datasets(tx), all_jobs(tx), job_names(tx)
         counts: Counts = {}
         for rare in (rows.where(TROUBLE), rows.where(_chunk.lease_until > 0)):
-            # Naming the jobs lets every database go by its index of what is rare.
+            # Naming the jobs lets every database use its index of rare statuses.
             _add(counts, tx.ask(_grouped(rare.where(_chunk.job_id.in_(sorted(names))))))
         found = []
         for (number, job, kind), statuses in sorted(counts.items()):
@@ -75,7 +75,7 @@ def _tallies(tx: Transaction, most: int, rows: Select[Any]) -> list[Tally]:
             read = max(read, _add(counts, tx.ask(question)))
         if read > most:
             cut.add(number)
-    # A part of the rows would show too few failures and claims: those have indexes of their own.
+    # A part of the rows would contain too few failures and claims, which have their own indexes.
     few = _add_few(tx, jobs, counts, cut, rows, most) if cut else set()
     names, job_by_number = {number: each.name for number, each in datasets.items()}, job_names(tx)
     return [
@@ -87,11 +87,11 @@ def _tallies(tx: Transaction, most: int, rows: Select[Any]) -> list[Tally]:
 
 
 def _first_rows(made: Select[Any], dataset: Dataset, jobs: Mapping[int, Job], most: int) -> Iterator[Select[Any]]:
-    """The first rows that make the dataset; and, where a job makes nothing, those that read it."""
+    """The first rows that produce the dataset, and for jobs without outputs those that read it."""
     yield _grouped(made.where(_chunk.kind == Kind.OUTPUT.value).limit(most + 1))
     ends = [each for each, job in jobs.items() if not job.outputs and dataset.name in job.inputs]
     if ends:
-        # Of all rows the first, and then those that are wanted: there may be a million others before the first such.
+        # The first of all rows, and then the wanted ones: a million others may come before the first of those.
         part = made.limit(most + 1).subquery()
         yield (
             select(part.c.dataset_id, part.c.job_id, part.c.kind, part.c.status, func.count())
@@ -103,7 +103,7 @@ def _first_rows(made: Select[Any], dataset: Dataset, jobs: Mapping[int, Job], mo
 def _add_few(
     tx: Transaction, jobs: Mapping[int, Job], counts: Counts, cut: set[int], rows: Select[Any], most: int
 ) -> set[Place]:
-    """Of datasets that were not read whole: what failed, is held or runs. Gives where there is more."""
+    """For datasets that were not read completely: failed, held and running chunks. Returns where there is more."""
     beyond: set[Place] = set()
     for place in [place for place in counts if place[0] in cut]:
         for status in [status for status in counts[place] if status not in (READY, DONE)]:
@@ -134,7 +134,7 @@ def _add(counts: Counts, rows: Sequence[tuple[Any, ...]]) -> int:
 
 
 def ask_spans(database: Database, which: SpanFilter) -> Sequence[Span]:
-    """Spans of data ids of a dataset in its order, with what several datasets have of them."""
+    """Spans of data ids of a dataset in its order, with their chunks in several datasets."""
     return database.read(lambda tx: _spans(tx, which))
 
 
@@ -158,7 +158,7 @@ def _spans(tx: Transaction, which: SpanFilter) -> list[Span]:
 
 
 def _edges(tx: Transaction, dataset: int, which: SpanFilter, low: bytes, high: bytes) -> Iterator[tuple[str, str]]:
-    """The first and the last data id of each span: each costs one walk along the index of the order."""
+    """The first and the last data id of each span: each costs one scan of the index of the order."""
     part = {"dataset": dataset, "high": high}
     if which.size == 1:
         for dataid, _ in tx.all(sql.READ_DATAIDS, **part, low=low, skip=0, limit=which.limit):
@@ -169,7 +169,7 @@ def _edges(tx: Transaction, dataset: int, which: SpanFilter, low: bytes, high: b
         if not start:
             return
         first, low = str(start[0][0]), bytes(start[0][1])
-        # The last of this one and the first of the next.
+        # The last of this span and the first of the next.
         found = tx.all(sql.READ_DATAIDS, **part, low=low, skip=which.size - 1, limit=2)
         found = found or tx.all(sql.READ_LAST_DATAID, **part, low=low)
         yield first, str(found[0][0])
@@ -182,7 +182,7 @@ def _statuses(tx: Transaction, dataset: int, low: bytes, high: bytes) -> dict[st
 
 
 def _single(tx: Transaction, wanted: Mapping[str, int], dataids: Sequence[str]) -> list[Span]:
-    """Each data id by itself: one question a dataset."""
+    """Each data id separately: one query per dataset."""
     cells: dict[str, dict[str, dict[str, int]]] = {dataid: {} for dataid in dataids}
     for name, number in wanted.items():
         rows = tx.ask(

@@ -24,14 +24,14 @@ from headgate.stores.sql.ledger.recurrences import start_over
 from headgate.stores.sql.ledger.rows import job_names
 from headgate.stores.sql.ledger.shapes import Shape, all_datasets, all_jobs, read_dataset, shape_of, stamp_definitions
 
-#: Data ids of a dataset that are looked at to see whether a mapping fits.
+#: Number of data ids of a dataset that are checked against a mapping.
 SAMPLE = 20
 
 
 def define(tx: Transaction, datasets: Sequence[Dataset], jobs: Sequence[Job]) -> Defined:
     """New datasets and jobs, or other definitions of them. Warnings are those that were not there before."""
     named = {each.name for each in datasets} | {name for job in jobs for name in job.uses}
-    tx.all(sql.OWN_DATASETS, names=sorted(named))  # In one order, whatever the order of the definitions.
+    tx.all(sql.OWN_DATASETS, names=sorted(named))  # In a fixed order, independent of the order of the definitions.
     known = _warnings(tx) if jobs else []
     changes = [line for each in datasets for line in define_dataset(tx, each)]
     changes += [line for each in jobs for line in _define_job(tx, each)]
@@ -52,7 +52,7 @@ def _warnings(tx: Transaction) -> list[str]:
 
 
 def define_dataset(tx: Transaction, dataset: Dataset) -> Sequence[str]:
-    """A new dataset, or another definition of one. Its secrets are another matter, and stay."""
+    """A new dataset, or another definition of one. Its secrets are stored separately, and stay."""
     row = next(iter(tx.all(sql.OWN_DATASETS, names=[dataset.name])), None)
     number, old = (0, None) if row is None else read_dataset(row)
     dataset = replace(dataset, secrets=old.secrets if old else {})
@@ -84,7 +84,7 @@ def define_dataset(tx: Transaction, dataset: Dataset) -> Sequence[str]:
 
 
 def _reconsider(tx: Transaction, dataset: int) -> None:
-    """What mapped jobs may claim depends on what is expected of what they read."""
+    """The claimable chunks of mapped jobs depend on the expectations of their inputs."""
     names = job_names(tx)
     for each in consumers_of(tx, [dataset]):
         if each.mapped:
@@ -92,7 +92,7 @@ def _reconsider(tx: Transaction, dataset: int) -> None:
 
 
 def _define_job(tx: Transaction, job: Job) -> Sequence[str]:
-    """A new job, or another definition of one. What may be claimable is computed again when its inputs change."""
+    """A new job, or another definition of one. Its claimable chunks are recomputed when its inputs change."""
     datasets = {dataset.name: number for number, dataset in all_datasets(tx).items()}
     jobs = all_jobs(tx)
     check_beside(job, datasets, jobs.values())
@@ -132,7 +132,7 @@ def _write_job(tx: Transaction, old: Job | None, job: Job, datasets: Mapping[str
 
 
 def _links(job: Job) -> tuple[object, ...]:
-    """What it reads and makes, and how."""
+    """Its inputs and outputs, with their mappings."""
     return job.inputs, job.outputs, job.fan_out, job.maps
 
 
@@ -144,10 +144,10 @@ def _refuse_running(tx: Transaction, shape: Shape) -> None:
 
 
 def rebuild(tx: Transaction, shape: Shape) -> None:
-    """Compute from the chunks what one job may claim. The job's datasets are locked meanwhile."""
+    """Compute the claimable chunks of one job. The job's datasets are locked meanwhile."""
     tx.run(sql.DROP_ALL_CANDIDATES, job=shape.id)
     while shape.job.mapped and fold(tx, shape):
-        pass  # What came late is late by the new definition too.
+        pass  # Late inputs are also late by the new definition.
     tx.run(DROP_ALL_ARRIVALS, job=shape.id)
     if shape.job.mapped:
         for name in shape.job.creators:
@@ -164,7 +164,7 @@ def rebuild(tx: Transaction, shape: Shape) -> None:
 
 
 def _list_ready(tx: Transaction, shape: Shape) -> None:
-    """What is READY may be claimable, where the job has the same data ids."""
+    """READY chunks may be claimable, if the job has the same data ids."""
     inputs = tuple(shape.ids[name] for name in shape.job.inputs)
     for dataset in inputs:
         consumer = ConsumingJob(shape.id, inputs, shape.datasets[shape.job.inputs[0]].order)
@@ -180,7 +180,7 @@ def _pages(tx: Transaction, statement: Statement, params: dict[str, object]) -> 
 
 
 def pause(tx: Transaction, name: str, paused: str, who: str) -> Job:
-    """A job is paused with a reason, or goes on."""
+    """Pause a job with a reason, or resume it."""
     row = tx.one(sql.LOCK_JOB, name=name)
     shape = shape_of(tx, name, share=False)
     if row is None or shape.job.paused == paused:
@@ -195,10 +195,10 @@ def pause(tx: Transaction, name: str, paused: str, who: str) -> Job:
 
 
 def note_commands(tx: Transaction, name: str, digest: str, who: str) -> bool:
-    """Another file says what a job runs. False: it is the same one."""
+    """Record that another file defines a job's commands. False: it is the same file."""
     row = tx.one(sql.READ_COMMANDS, name=name)
     if row is None:
-        shape_of(tx, name, share=False)  # It says what is missing.
+        shape_of(tx, name, share=False)  # The error says what is missing.
         return False
     number, before = int(row[0]), str(row[1])
     if before == digest:

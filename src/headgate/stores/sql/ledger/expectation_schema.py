@@ -1,4 +1,4 @@
-"""The tables of expectations: what was judged so far, what is late, and who judges."""
+"""The tables of expectations: what was judged so far, what is late, and which process judges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Column, Index, Integer, Table
 
 from headgate.stores.sql.database.columns import MYSQL, ON_LEASE_CLOCK, Number, metadata, text
 
-# How far the data ids that a dataset expects were judged.
+# How far the expected data ids of a dataset were judged.
 expectation = Table(
     "hg_expectation",
     metadata,
@@ -35,7 +35,7 @@ late = Table(
     **MYSQL,
 )
 
-# What one process does for all: whose turn it is.
+# Work that one process does for all: which process has the turn.
 turn = Table(
     "hg_turn",
     metadata,

@@ -34,7 +34,7 @@ from headgate.stores.sql.ledger import expectation_statements as sql
 from headgate.stores.sql.ledger import incident_statements as incident_sql
 from headgate.stores.sql.ledger.lateness import Reasons
 
-#: A chunk that became READY after it was due, while no judge was running, was late all the same.
+#: A chunk that became READY after it was due, while no judge was running, still counts as having been late.
 NO_JOB = 0
 
 
@@ -70,7 +70,7 @@ class SqlExpectations:
 
 
 def expect(tx: Transaction, dataset: int, *, something: bool, before: bool) -> None:
-    """A dataset is defined with another expectation, or none. What was late by an earlier one the judge withdraws."""
+    """A dataset's expectation has changed or was removed. The judge withdraws lateness by an earlier one."""
     if something or before:
         tx.run(sql.DROP_EXPECTATION, dataset=dataset)
         tx.run(sql.ADD_EXPECTATION, dataset=dataset)
@@ -86,14 +86,14 @@ def _take_turn(tx: Transaction, worker: str, lease: float) -> int | None:
         return 1
     if found[0] != worker and int(found[2]) > 0:
         return None
-    # A lease that ran out was perhaps another worker's in between: it is a new turn.
+    # After an expired lease another worker may have had the turn, so this is a new one.
     token = int(found[1]) + (found[0] != worker or int(found[2]) <= 0)
     tx.run(sql.TAKE_TURN, name=JUDGE, worker=worker, token=token, lease=to_micro(lease))
     return token
 
 
 def _has_turn(tx: Transaction, token: int) -> bool:
-    """Whether it is the caller's turn still; nobody else takes it until the transaction ends."""
+    """Whether it is still the caller's turn; nobody else can take it until the transaction ends."""
     found = tx.one(sql.LOCK_TURN, name=JUDGE)
     return found is not None and int(found[1]) == token
 
@@ -108,7 +108,7 @@ class _Judge:
         self._tx, self._reasons = tx, Reasons(tx)
 
     def judge(self, most: int) -> Judged:
-        """Judge what is due in one dataset; when nothing more is, withdraw what is late by an earlier definition."""
+        """Judge what is due in one dataset; when nothing is left, withdraw lateness by an earlier definition."""
         row = self._tx.one(sql.NEXT_TO_JUDGE)
         if row is None:
             return Judged(0, 0, more=False)
@@ -146,7 +146,7 @@ class _Judge:
                 self._open(job, name, each, self._reasons.of(name, each.dataid).text)
                 count += 1
             elif defined <= due < since:
-                # Nobody judged between both.
+                # No process judged in between.
                 self._open(job, name, each, f"was READY only at {moment(since):%Y-%m-%d %H:%M} UTC")
                 _close(self._tx, job, [late_subject(name, each.dataid)], ARRIVED)
                 count += 1
@@ -170,7 +170,7 @@ class _Judge:
             self._tx.run(incident_sql.OPEN_INCIDENT, **named)
 
     def _withdraw(self, dataset: int, defined: int, most: int) -> bool:
-        """What is late by an earlier definition, and not by this one, is late no longer. Returns whether any was."""
+        """Chunks that are late only by an earlier definition are no longer late. Returns whether any was."""
         rows = self._tx.all(sql.READ_OTHERS, dataset=dataset, defined=defined, limit=most)
         name = _names(self._tx).get(dataset, "")
         for job, group in groupby(sorted(rows, key=lambda row: int(row[2])), key=lambda row: int(row[2])):
@@ -221,7 +221,7 @@ def _by_dataset(rows: Iterable[Row]) -> dict[int, list[str]]:
 
 
 def _standing(tx: Transaction, dataset: int, dataids: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """The status of each data id that has one, and since when; READY only if all rows are."""
+    """The status of each data id that has one, and since when it has it; READY only if all rows are."""
     found: dict[str, tuple[str, int]] = {}
     for dataid, status, since in tx.all(sql.READ_STANDING, dataset=dataset, dataids=dataids) if dataids else []:
         if str(dataid) not in found or status != READY:

@@ -1,4 +1,4 @@
-"""What chunks are made from, and what is made from them."""
+"""The chunks that chunks are made from, and those made from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.stores.sql.ledger.sources import source_of, targets_of
 
 
 def ask_fan_in(database: Database, job: str, dataids: Sequence[str], most: int) -> Sequence[FanIn]:
-    """What these data ids of a job need of each input, whether it has a mapping or not."""
+    """The needs of these data ids of a job for each input, whether or not it is mapped."""
 
     def ask(tx: Transaction) -> Sequence[FanIn]:
         shape = shape_of(tx, job, share=False)
@@ -34,7 +34,7 @@ def ask_fan_in(database: Database, job: str, dataids: Sequence[str], most: int) 
 
 
 def ask_readers(database: Database, dataset: str, dataid: str, most: int) -> Sequence[ChunkLink]:
-    """The chunks that read this one, or were made from it: by job, of each at most so many."""
+    """The chunks that read this one, or were made from it: by job, up to a number for each."""
 
     def ask(tx: Transaction) -> Sequence[ChunkLink]:
         number, _ = dataset_of(tx, dataset)
@@ -64,7 +64,7 @@ def _links(tx: Transaction, shape: Shape, dataset: str, dataid: str, most: int) 
 
 
 def _part_links(tx: Transaction, shape: Shape, dataset: str, sources: Sequence[str], most: int) -> list[ChunkLink]:
-    """What the job made by fan-out of these of its data ids."""
+    """The fan-out parts that the job made from these data ids."""
     order = shape.datasets[dataset].order
     found = sorted(parts_of(tx, shape, dataset, sources), key=lambda each: order_key(each, order))[:most]
     rows = tx.all(

@@ -12,7 +12,7 @@ from headgate.stores.sql.ledger.candidates import batches
 
 def write_incidents(tx: Transaction, job: int, subjects: Sequence[str], changes: Sequence[IncidentChange]) -> None:
     """Open or close the incidents of these chunks of a job."""
-    for change in changes if job else ():  # Data that is made elsewhere has none.
+    for change in changes if job else ():  # Data that is made elsewhere has no incidents.
         if not change.kind:
             for batch in batches(subjects):
                 tx.run(sql.CLOSE_INCIDENTS, job=job, subjects=batch, event=change.message)

@@ -22,7 +22,7 @@ from headgate.stores.sql.ledger import incident_statements as sql
 from headgate.stores.sql.ledger.candidates import batches
 from headgate.stores.sql.ledger.statements import READ_WALL
 
-#: Seconds that notices are counted.
+#: Seconds for which notices are counted.
 HOUR = 3600.0
 
 
@@ -115,7 +115,7 @@ class SqlIncidents:
 
 
 def _are_due(tx: Transaction, due: Mapping[int, int | None]) -> bool:
-    """Whether notices of all these are still due, and nothing has happened to them since they were read."""
+    """Whether the notices of all these are still due, and they have not changed since they were read."""
     if not due:
         return True
     found: dict[int, Any] = {}

@@ -1,4 +1,4 @@
-"""Why chunks are late, as the tables say it."""
+"""Why chunks are late, according to the tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.stores.sql.ledger.snapshots import look, with_locks
 
 
 class Reasons:
-    """Reasons within one transaction; what was read for one is known for the others."""
+    """Reasons within one transaction; rows read for one are reused for the others."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx

@@ -5,9 +5,9 @@ from __future__ import annotations
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.ledger.statements import ROW_COLUMNS
 
-# ---------------------------------------------------------------- what a claim reads
+# ---------------------------------------------------------------- the read set of a claim
 
-#: A row upstream, and which place it has.
+#: A row upstream, and its position.
 _SOURCE = f"select {ROW_COLUMNS} from hg_chunk c where c.dataset_id = :dataset and c.kind = 'OUTPUT'"
 _IN_ORDER = "order by c.order_key, c.dataid"
 #: Parts that the chunk they were made from no longer lists are on hold, and nothing waits for them.
@@ -24,7 +24,7 @@ READ_OWN_INPUTS = Statement(
     f"""select {ROW_COLUMNS} from hg_chunk c
         where c.dataset_id in (:datasets*) and c.dataid = :dataid and c.job_id = :job and c.kind = 'INPUT'""",
 )
-# No ORDER BY where the key leads to the rows: it has an order of its own.
+# No ORDER BY where the key leads to the rows: it has its own order.
 LISTED = Statement("The OUTPUT rows of these data ids.", f"{_SOURCE} and c.dataid in (:dataids*)")
 LOCK_LISTED = Statement(
     "The OUTPUT rows of these data ids, which nobody changes meanwhile.",

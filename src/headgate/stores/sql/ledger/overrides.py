@@ -1,4 +1,4 @@
-"""What operators do to chunks: publish, withdraw, set a status, and resubmit, one or many at once."""
+"""Operators' actions on chunks: publish, withdraw, set a status, and resubmit, one or many at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headgate.stores.sql.ledger.sources import targets_of
 
 
 def publish(tx: Transaction, dataset: str, dataids: Sequence[str], who: str) -> int:
-    """Data made elsewhere is READY. Returns how many chunks were not."""
+    """Data made elsewhere becomes READY. Returns how many chunks were not READY before."""
     shape = external_shape(tx, dataset, share=True)
     groups = decide_many(tx, shape, dataids, lambda chunk: chunk_work.publish(chunk, who), sql.LOCK_MADE)
     apply_all(tx, [(shape, group) for group in groups])
@@ -31,7 +31,7 @@ def publish(tx: Transaction, dataset: str, dataids: Sequence[str], who: str) -> 
 
 
 def withdraw(tx: Transaction, dataset: str, dataids: Sequence[str], reason: str, who: str) -> None:
-    """Data made elsewhere is there no more. Jobs that made something of it keep that."""
+    """Data made elsewhere no longer exists. Jobs that made something from it keep that."""
     shape = external_shape(tx, dataset, share=True)
 
     def unit(chunk: ChunkSnapshot) -> ChunkOutcome[None]:
@@ -42,7 +42,7 @@ def withdraw(tx: Transaction, dataset: str, dataids: Sequence[str], reason: str,
 
 
 def set_status(tx: Transaction, wanted: Row, reason: str, who: str) -> Change:
-    """One row gets any status."""
+    """Set any status on one row."""
     if wanted.job == EXTERNAL:
         shape = external_shape(tx, wanted.dataset, share=True)
     else:
@@ -62,7 +62,7 @@ def set_status(tx: Transaction, wanted: Row, reason: str, who: str) -> Change:
 
 
 class Resubmission(NamedTuple):
-    """What is asked for."""
+    """The requested row."""
 
     reason: str
     who: str
@@ -72,7 +72,9 @@ class Resubmission(NamedTuple):
 
 
 def resubmit(tx: Transaction, job: str, dataids: Sequence[str], wish: Resubmission) -> list[Change]:
-    """Make these again, first, and with `downstream` all that was made from them. Returns what changed, or would."""
+    """Redo these before all others, and with `downstream` also everything that was made from them. Returns the changes,
+    or those that it would make.
+    """
     found = find_resubmitted(tx, shape_of(tx, job, share=True), dataids, wish)
     changes: dict[str, list[Change]] = {dataid: [] for dataid in dataids}
     for _, group in found:
@@ -86,7 +88,7 @@ def resubmit(tx: Transaction, job: str, dataids: Sequence[str], wish: Resubmissi
 def find_resubmitted(
     tx: Transaction, root: Shape, dataids: Sequence[str], wish: Resubmission
 ) -> list[tuple[Shape, ChunkGroup]]:  # fmt: skip
-    """The chunks, and with `downstream` every chunk that was made from them, by whatever way, each once."""
+    """The chunks, and with `downstream` every chunk made from them on any path, each once."""
     found = [(root, group) for group in _decide(tx, root, dataids, wish, named=True)]
     shapes, asked = {root.id: root}, {root.id: set(dataids)}
     pending = [(root, set(dataids))] if wish.downstream else []
@@ -118,7 +120,7 @@ def _consumers(tx: Transaction, maker: Shape, shapes: dict[int, Shape]) -> Itera
 
 
 def _made_of(tx: Transaction, maker: Shape, reader: Shape, made: set[str]) -> set[str]:
-    """The data ids of a job that read these of another, or were made of them."""
+    """The data ids of a job that read these of another job, or were made from them."""
     found = set[str]()
     for name in set(maker.job.makes).intersection(reader.job.inputs):
         there = made if name in maker.job.outputs else parts_of(tx, maker, name, sorted(made))
@@ -136,6 +138,6 @@ def apply_all(tx: Transaction, found: Sequence[tuple[Shape, ChunkGroup]]) -> Non
     tokens = ClaimTokens(tx)
     for shape, group in found:
         apply_many(tx, shape, group, tokens)
-    # Candidates are written for all of them before each learns what it waits for.
+    # Candidates are written for all of them before the missing inputs of each are determined.
     for shape, group in found:
         announce(tx, shape, group.outcome, group.dataids)

@@ -1,4 +1,4 @@
-"""Fan-out: reading and writing what a job makes of one data id under others."""
+"""Fan-out: reading and writing the parts that a job makes from one data id under others."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from headgate.stores.sql.ledger.rows import job_names, read_row
 from headgate.stores.sql.ledger.running import BY_HAND
 from headgate.stores.sql.ledger.shapes import Shape
 
-#: The token that a number of a decision stands for.
+#: The token for a placeholder in a decision.
 TokenOf = Callable[[int], int]
 
 
 def with_parts(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, *, hold_still: bool) -> ChunkSnapshot:
-    """The same with what was made of it by fan-out, and who reads that now."""
+    """The same with its fan-out parts, and their current readers."""
     found: dict[int, dict[str, bool]] = {}
     for dataset, dataid, listed in tx.all(part_sql.READ_PARTS, job=shape.id, source=chunk.dataid):
         found.setdefault(int(dataset), {})[str(dataid)] = bool(listed)
@@ -44,8 +44,8 @@ def with_parts(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, *, hold_stil
 def with_listed(
     tx: Transaction, shape: Shape, chunk: ChunkSnapshot, listed: Listed
 ) -> tuple[ChunkSnapshot, list[TakenPart]]:
-    """The same with chunks that a success lists and that the job made before it fanned out; and those that it lists
-    although another job, or another data id, made them.
+    """The same with listed chunks that the job made before it fanned out, and with those that belong to another job or
+    another data id.
     """
     own, taken, adopted = {part.key for part in chunk.parts}, list[TakenPart](), list[Part]()
     for name in sorted(set(listed).intersection(shape.job.fan_out), key=shape.ids.__getitem__):
@@ -75,7 +75,7 @@ def _made_rows(tx: Transaction, shape: Shape, name: str, dataids: Iterable[str],
 
 
 def parts_of(tx: Transaction, maker: Shape, dataset: str, dataids: Sequence[str]) -> set[str]:
-    """The data ids of a dataset that the job fans out to which it made of these."""
+    """The data ids of a fan-out dataset that the job made from these."""
     return {
         str(dataid)
         for batch in batches(dataids)
@@ -87,7 +87,7 @@ def parts_of(tx: Transaction, maker: Shape, dataset: str, dataids: Sequence[str]
 
 
 def write_parts(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], token_of: TokenOf) -> None:
-    """Write what changes about the parts of one chunk."""
+    """Write the changes of one chunk's parts."""
     groups: dict[tuple[object, ...], list[PartChange]] = {}
     for change in outcome.parts:
         groups.setdefault(_says(change), []).append(change)
@@ -98,7 +98,7 @@ def write_parts(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], to
 
 
 def _says(change: PartChange) -> tuple[object, ...]:
-    """What changes that one statement writes have in common."""
+    """The common values of changes that one statement writes."""
     before, after = (
         None if part is None else replace(part, row=replace(part.row, dataid="", since=None, started=None))
         for part in (change.before, change.after)
@@ -138,7 +138,7 @@ def _write_group(tx: Transaction, shape: Shape, source: str, changes: Sequence[P
 
 
 def _tell(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object]) -> None:
-    """The history of each part says when it was listed, and when no longer."""
+    """The history of each part records when it was listed and when it no longer was."""
     who = next((record.who for record in outcome.records), "")
     for event in {change.event for change in outcome.parts} - {""}:
         for name in shape.job.fan_out:

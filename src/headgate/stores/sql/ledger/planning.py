@@ -1,4 +1,4 @@
-"""What a job runs next, what blocks the rest, and how much is left."""
+"""The next chunks of a job, what blocks the others, and how many are left."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ from headgate.stores.sql.ledger.rows import job_names
 from headgate.stores.sql.ledger.shapes import Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import look, with_locks
 
-#: Incomplete data ids of a mapped job that are compared, and the data ids that they may read together.
+#: Number of incomplete data ids of a mapped job that are compared, and of the data ids that they may read together.
 MOST_COMPARED, MOST_SOURCES = 1000, 50_000
 
 
 def ask_plan(database: Database, job: str, limit: int) -> Plan:
-    """What would run next, in order, and what is blocked: of mapped jobs the nearly complete first."""
+    """The chunks that would run next, in order, and those that are blocked: for mapped jobs the nearly complete ones
+    first.
+    """
     _fold_all(database, job)
     return database.read(lambda tx: _plan(tx, shape_of(tx, job, share=False), limit))
 
 
 def ask_left(database: Database, job: str, most: int) -> int:
-    """How many chunks a job may find, counted up to `most`."""
+    """Number of chunks that a job can find, counted up to `most`."""
     _fold_all(database, job)
     candidate = schema.candidate.c
 
@@ -48,7 +50,7 @@ def ask_left(database: Database, job: str, most: int) -> int:
 
 
 def _fold_all(database: Database, job: str) -> None:
-    """List what arrived for a mapped job, and what is due again, as find_next does."""
+    """Process arrivals of a mapped job and chunks that are due again, as find_next does."""
 
     def waits(tx: Transaction) -> bool:
         shape = shape_of(tx, job, share=False)
@@ -79,7 +81,7 @@ def _plan(tx: Transaction, shape: Shape, limit: int) -> Plan:
     ahead = verdicts(sql.READ_NEXT)
     busy, trouble = (verdicts(each, datasets=shape.numbers) for each in (sql.READ_BUSY, sql.READ_TROUBLE))
     incomplete = [verdict(each) for each in _incomplete(tx, shape, limit)]
-    # A claim whose lease has expired is no candidate yet: find_next reaps it first.
+    # A chunk with an expired claim is not a candidate yet: find_next reaps it first.
     granted = {each.dataid: each for each in (*ahead, *busy) if each.granted}
     blocked = {each.dataid: each for each in (*ahead, *busy, *trouble, *incomplete) if not each.granted}
     ordered = sorted(blocked.values(), key=lambda each: (-near[each.dataid], shape.order_key(each.dataid)))
@@ -88,7 +90,7 @@ def _plan(tx: Transaction, shape: Shape, limit: int) -> Plan:
 
 
 def _incomplete(tx: Transaction, shape: Shape, limit: int) -> Sequence[str]:
-    """Data ids that wait for inputs: of a mapped job those that lack the least."""
+    """Data ids that wait for inputs: for a mapped job those that lack the least."""
     most = MOST_COMPARED if shape.job.mapped else limit
     found = [str(row[0]) for row in tx.all(sql.READ_INCOMPLETE, job=shape.id, limit=most)]
     if len(found) <= limit:
@@ -98,7 +100,9 @@ def _incomplete(tx: Transaction, shape: Shape, limit: int) -> Sequence[str]:
 
 
 def _shares(tx: Transaction, shape: Shape, dataids: Iterable[str]) -> dict[str, float]:
-    """For data ids whose inputs a calendar lists: which share of what they need is READY, by the emptiest input."""
+    """For data ids whose inputs a calendar lists: the READY share of what they need, for the input with the lowest
+    share.
+    """
     shares: dict[str, float] = {}
     for name in shape.job.creators:
         mapping, listed, count = shape.job.map_of(name), dict[str, tuple[str, ...]](), 0

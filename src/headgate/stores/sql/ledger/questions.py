@@ -1,4 +1,4 @@
-"""Questions about the ledger with filters: rows of chunks, what runs, the history."""
+"""Queries about the ledger with filters: rows of chunks, running chunks, the history."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from headgate.stores.sql.ledger.rows import job_names, read_row
 from headgate.stores.sql.ledger.running import as_lock
 from headgate.stores.sql.ledger.shapes import all_datasets, unknown
 
-#: The index's own condition, word for word: by it what failed or is held is found without reading what is done.
+#: The index's own condition, word for word: it finds failed and held chunks without reading finished ones.
 TROUBLE: ColumnElement[bool] = literal_column(schema.UNSETTLED)
 
-#: Beyond the number of every job: of one whose definition was lost.
+#: A number beyond every job's, for rows whose definition was lost.
 NO_JOB = 2**62
 
 
@@ -47,15 +47,15 @@ def _rows(tx: Transaction, which: RowFilter, now: ColumnElement[int]) -> list[Ro
 
 
 def _places(which: RowFilter) -> list[ColumnElement[Any]]:
-    """The order within a dataset, written so that a database uses the right index."""
+    """The order within a dataset, in a form for which databases use the right index."""
     chunk = schema.chunk.c
     if which.dataid is not None:
-        # It has one place in the order: the key leads to it.
+        # It has one position in the order, which the key leads to.
         return [chunk.dataid, chunk.job_id, chunk.kind]
     if _is_rare(which.status):
-        # By the index of what is rare, and then sorted; never along all that is done.
+        # By the index of rare statuses, and then sorted; never through all finished chunks.
         return [chunk.order_key, chunk.job_id, chunk.kind.desc()]
-    # As the index of the order has it to the end: the first rows are read, and no others.
+    # In exactly the order of the index, so that only the first rows are read.
     return [chunk.order_key, chunk.dataid, chunk.job_id, chunk.kind]
 
 
@@ -64,8 +64,8 @@ def _is_rare(status: str | None) -> bool:
 
 
 def ask_failures(database: Database, limit: int, after: str | None) -> Sequence[Row]:
-    """Chunks that are in ERROR, newest first, each once: by the row of the first dataset that its job makes, or reads
-    if it makes none.
+    """Chunks that are in ERROR, newest first, each once: by the row of its job's first output, or first input if there
+    is no output.
     """
     chunk, link = schema.chunk.c, schema.job_dataset.c
     makers = select(link.job_id).where(link.kind == Kind.OUTPUT.value)
@@ -90,7 +90,7 @@ def ask_failures(database: Database, limit: int, after: str | None) -> Sequence[
 
 
 def _behind(after: str, datasets: dict[int, Dataset], jobs: dict[int, str]) -> ColumnElement[bool]:
-    """What the list of failures has after a row, which may be gone by now."""
+    """The failures after a given row, which may no longer exist."""
     chunk = schema.chunk.c
     try:
         since, dataset, job, dataid = after.split("/", 3)
@@ -144,12 +144,12 @@ def _of_jobs(which: RowFilter, jobs: dict[int, str]) -> Iterator[ColumnElement[b
     if which.job is not None:
         yield chunk.job_id == number_of("job", which.job, {name: number for number, name in jobs.items()})
     elif _is_rare(which.status):
-        # The indexes of what is rare begin with the job.
+        # The indexes of rare statuses begin with the job.
         yield chunk.job_id.in_(sorted(jobs))
 
 
 def _with_status(status: str) -> list[ColumnElement[bool]]:
-    """That status; and what is true of all that have it, which leads every database to its index."""
+    """That status, with the condition of its index, so that every database uses the index."""
     chunk = schema.chunk.c
     if status == RUNNING:
         return [chunk.status == status, chunk.lease_until > 0]
@@ -157,7 +157,7 @@ def _with_status(status: str) -> list[ColumnElement[bool]]:
 
 
 def with_statuses(statuses: Sequence[str]) -> list[ColumnElement[bool]]:
-    """One of these statuses, in the same way; none: any."""
+    """One of these statuses, in the same way; empty: any."""
     if len(statuses) == 1:
         return _with_status(statuses[0])
     conditions: list[ColumnElement[bool]] = [schema.chunk.c.status.in_(statuses)] if statuses else []
@@ -165,7 +165,7 @@ def with_statuses(statuses: Sequence[str]) -> list[ColumnElement[bool]]:
 
 
 def ask_running(database: Database, tag: str) -> Sequence[Lock]:
-    """What runs now, as the locks that it acts as."""
+    """The running chunks, as the locks that they act as."""
     chunk, dataset, job = schema.chunk.c, schema.dataset.c, schema.job.c
     now: ColumnElement[int] = literal_column(database.dialect.now)
     question = (
@@ -180,7 +180,7 @@ def ask_running(database: Database, tag: str) -> Sequence[Lock]:
     )  # fmt: skip
 
     def ask(tx: Transaction) -> list[SqlRow]:
-        # Naming the jobs lets every database go by its index of what runs.
+        # Naming the jobs lets every database use its index of running chunks.
         return tx.ask(question.where(chunk.job_id.in_(sorted(job_names(tx))))) + tx.all(READ_RUNNING_READS)
 
     locks = [as_lock(tag, row) for row in database.read(ask)]

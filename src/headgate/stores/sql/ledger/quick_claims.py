@@ -1,7 +1,7 @@
-"""Claims and reports in one trip: the fast path. What it does not do is left to the slow path (claims.py).
+"""Claims and reports in one trip: the fast path. Everything else is left to the slow path (claims.py).
 
-What a job reads and makes is kept in the process, and each trip carries the stamp that it was read with: where a
-definition has changed since, nothing is done and it is read again.
+A job's definition is cached in the process, and each trip sends the stamp with which it was read: if a definition has
+changed since, nothing is done and it is read again.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from headgate.stores.sql.ledger.shapes import JOB_COLUMNS, Claimed, Shape, build
 
 T = TypeVar("T")
 
-#: Claims after which find_next learns where to begin.
+#: Number of claims after which find_next updates its starting point.
 MARK_EVERY = 200
-#: With what is known, and once more with what is true now.
+#: With the cached definition, and once more with the current one.
 TRIES = 2
 NO_KEYS = {"natural_key": b"", "text_key": b""}
 
@@ -37,12 +37,12 @@ class KnownJob:
     """The definition of a job when it was read."""
 
     shape: Shape
-    #: The same for the one-trip claims and reports.
+    #: The same for one-trip claims and reports.
     params: Parameters
-    #: Whether the fast path may find a chunk of it: data ids of two orders have two places.
+    #: Whether the fast path may find a chunk of it: with two different orders data ids have two positions.
     plain: bool
-    #: Whether it has mapped inputs, fans out, others read it by mappings, or it does its chunks again: the slow path
-    #: knows of read sets, parts, arrivals, and when a chunk is due.
+    #: Whether it has mapped inputs, fans out, has mapped readers, or is recurring: only the slow path handles read
+    #: sets, parts, arrivals and due chunks.
     mapped: bool
 
 
@@ -53,12 +53,12 @@ class QuickClaims:
         self._database = database
         self._rows = database.options.chunk_rules.fast
         self._known: dict[str, KnownJob] = {}
-        #: Jobs in which this process found a chunk the last time.
+        #: Jobs for which this process found a chunk the last time.
         self._busy: set[str] = set()
 
     def is_idle(self, job: str, asker: Asker) -> bool:
-        """Whether a read shows that there is nothing to claim. Nothing is read while this process finds chunks, so that
-        a claim costs no statement more.
+        """Whether a read-only query shows that there is nothing to claim. It is skipped while this process finds
+        chunks, so that a claim costs no extra statement.
         """
         known = None if job in self._busy else self._known.get(job) or self._read(job)
         if known is None:
@@ -73,7 +73,7 @@ class QuickClaims:
         return not self._database.single(sql.MAY_FIND, **asked)[0][0]
 
     def note(self, job: str, *, found: bool) -> None:
-        """Note whether a look for a chunk of the job found one."""
+        """Record whether a search for a chunk of the job found one."""
         (self._busy.add if found else self._busy.discard)(job)
 
     def claim_next(self, job: str, asker: Asker) -> Claim | None:
@@ -82,27 +82,29 @@ class QuickClaims:
 
         def work(known: KnownJob) -> Claim | None:
             if not known.plain or known.mapped:
-                self._known.pop(job, None)  # It may be when it is asked for again.
+                self._known.pop(job, None)  # That may differ at the next request.
                 return None
             found = self._database.dialect.claim_next(self._database, {**known.params, **asked})
             if found is None:
                 return None
             dataid, token = found
             if token % MARK_EVERY == 0:
-                with suppress(StoreUnavailable):  # The claim is made, whether this works or not.
+                with suppress(StoreUnavailable):  # The claim stands, whether or not this works.
                     self._database.dialect.raise_mark(self._database, job)
             return known.shape.claim(Claimed(dataid, 1, token, asker.worker, asker.lease, asker.lease))
 
         return self._try(job, work) if self._rows.claim else None
 
     def succeed(self, job: str, dataid: str, token: int, who: str) -> bool | None:
-        """The claim ran, and is done now: whether somebody may listen to the news of it. None: nothing was done."""
+        """The claim was running and is done now; returns whether another process may be waiting for its news. None:
+        nothing was done.
+        """
 
         def work(known: KnownJob) -> bool | None:
             if known.mapped:
                 self._known.pop(job, None)
                 return None
-            # Where it comes in the order, for those who read it.
+            # Its position in the order, for its readers.
             orders = (Order.NATURAL, Order.TEXT) if known.params["read"] else ()
             keys = {f"{order}_key": order_key(dataid, order) for order in orders} or NO_KEYS
             told = {**known.params, "dataid": dataid, "token": token, "who": who, **keys}
@@ -119,7 +121,7 @@ class QuickClaims:
                 return work(known)
             except Outdated:
                 self._known.pop(job, None)
-            except Duplicate:  # Somebody claimed the chunk by its name meanwhile, or changed a row by hand.
+            except Duplicate:  # Meanwhile the chunk was claimed by its name, or a row was changed by hand.
                 return None
         return None
 

@@ -1,4 +1,4 @@
-"""Freeing the chunks of workers that died: many at once, in steps that keep nobody waiting."""
+"""Freeing the chunks of workers that died: many at once, in short steps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from headgate.stores.sql.ledger.changes import ClaimTokens, apply_many
 from headgate.stores.sql.ledger.shapes import all_jobs, shape_of
 from headgate.stores.sql.ledger.snapshots import decide_many
 
-#: Chunks that one transaction frees: a step lasts about as long as a few commits.
+#: Number of chunks that one transaction frees: a step takes about as long as a few commits.
 AT_ONCE = 250
-#: Rows that are read for each. A claim of more inputs and outputs is found all the same: the rest another time.
+#: Number of rows that are read for each. A claim with more inputs and outputs is found too, with the rest in the next
+#: step.
 ROWS_OF_A_CLAIM = 4
 
 
@@ -31,14 +32,14 @@ def reap(database: Database, who: str, limit: int) -> int:
 
 
 def read_expired(tx: Transaction, job: int, limit: int) -> list[str]:
-    """At most so many chunks of a job whose worker's lease has expired."""
+    """Chunks of a job whose worker's lease has expired, up to a number."""
     return [str(row[0]) for row in tx.all(sql.READ_EXPIRED, job=job, limit=limit, rows=limit * ROWS_OF_A_CLAIM)]
 
 
 def _reap(tx: Transaction, job: str, dataids: Sequence[str], who: str) -> int:
     shape = shape_of(tx, job, share=True)
     groups = decide_many(tx, shape, dataids, lambda chunk: chunk_work.reap(chunk, who), delays=True)
-    # One new token for all of them: nobody was given it, and each dead worker that wakes up finds its own stale.
+    # One new token for all of them: no worker has it, and each worker that wakes up finds its own token stale.
     tokens = ClaimTokens(tx)
     for group in groups:
         apply_many(tx, shape, group, tokens)

@@ -1,7 +1,7 @@
-"""Chunks that are done again and again: when each is due, kept apart from what may be claimable.
+"""Recurring chunks: when each is due, stored apart from the claimable ones.
 
-A chunk that is DONE is listed here until `recur` has passed, so that find_next never looks at those that are not due.
-What is due is moved to the list of find_next in bounded steps, the oldest first.
+A DONE chunk is listed here until `recur` has passed, so that find_next never reads those that are not due. Due chunks
+are moved to the list of find_next in bounded steps, the oldest first.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger.shapes import Shape
 
-#: Chunks that one find_next moves.
+#: Number of chunks that one find_next moves.
 STEP = 1000
-#: Whether a job has chunks that are due, and not moved yet.
+#: Whether a job has due chunks that were not moved yet.
 IS_DUE = """exists (select 1 from hg_recurrence
                     where job_id = :job and waits = 1 and done <= {wall} - :recur)"""
-HAS_DUE = Statement("Whether chunks that are done again are due.", f"select {IS_DUE}")
+HAS_DUE = Statement("Whether recurring chunks are due.", f"select {IS_DUE}")
 READ_BOUND = Statement(
-    "Until when the chunks were done that one step moves: all that are due, where they are fewer.",
+    "The completion time up to which one step moves chunks: all due ones, if they are fewer.",
     """select done from hg_recurrence where job_id = :job and waits = 1 and done <= {wall} - :recur
        order by done limit 1 offset :step""",
 )
-READ_DUE_NOW = Statement("Until when what is due now was done.", "select {wall} - :recur")
+READ_DUE_NOW = Statement("The completion time up to which chunks are due now.", "select {wall} - :recur")
 MOVE_DUE = Statement(
-    "What is due may be claimable: find_next checks each that it finds.",
+    "List due chunks as claimable: find_next checks each one.",
     """{insert_once} hg_candidate (job_id, dataid, order_key, place, missing, not_before)
        select job_id, dataid, order_key, 1, 0, 0 from hg_recurrence
        where job_id = :job and waits = 1 and done <= :bound order by dataid {or_leave}""",
@@ -38,22 +38,22 @@ NOTE_MOVED = Statement(
     "update hg_recurrence set waits = 0 where job_id = :job and waits = 1 and done <= :bound",
 )
 KEEP = Statement(
-    "A chunk is done, and is done again.",
+    "Record that a recurring chunk is done.",
     """insert into hg_recurrence (job_id, dataid, order_key, waits, done)
        values (:job, :dataid, :order_key, :waits, {wall} - :age)""",
 )
 DROP = Statement(
-    "Chunks are done no longer.", "delete from hg_recurrence where job_id = :job and dataid in (:dataids*)"
+    "Chunks are no longer done.", "delete from hg_recurrence where job_id = :job and dataid in (:dataids*)"
 )
-DROP_ALL = Statement("A job does nothing again.", "delete from hg_recurrence where job_id = :job")
+DROP_ALL = Statement("A job is no longer recurring.", "delete from hg_recurrence where job_id = :job")
 KEEP_ALL = Statement(
-    "A job does again what is done.",
+    "A job is recurring: list its finished chunks.",
     """insert into hg_recurrence (job_id, dataid, order_key, waits, done)
        select job_id, dataid, order_key, 1, since from hg_chunk
        where job_id = :job and dataset_id = :dataset and kind = 'INPUT' and status = {done}""",
 )
 READ_OLDEST = Statement(
-    "The jobs that do their chunks again, each with how long ago its oldest was done.",
+    "The recurring jobs, each with the age of its oldest finished chunk.",
     """select j.name, j.recur,
               (select min(r.done) from hg_recurrence r where r.job_id = j.id and r.waits = 0),
               (select min(r.done) from hg_recurrence r where r.job_id = j.id and r.waits = 1)
@@ -64,7 +64,7 @@ READ_OLDEST = Statement(
 def keep_recurrence(
     tx: Transaction, shape: Shape, dataids: Sequence[str], candidate: Candidate | None
 ) -> Candidate | None:
-    """Note when these chunks are due. Returns their place in the list of find_next; None while they are not due."""
+    """Note when these chunks are due. Returns their position in the list of find_next; None while they are not due."""
     tx.run(DROP, job=shape.id, dataids=list(dataids))
     if candidate is None or candidate.age is None:
         return candidate
@@ -76,12 +76,12 @@ def keep_recurrence(
 
 
 def has_due(tx: Transaction, shape: Shape) -> bool:
-    """Whether chunks of the job are due that find_next does not list yet."""
+    """Whether the job has due chunks that find_next does not list yet."""
     return bool(tx.one(HAS_DUE, job=shape.id, recur=to_micro(shape.job.recur))[0])
 
 
 def move_due(tx: Transaction, shape: Shape) -> bool:
-    """List chunks that are due for find_next, the oldest first. Returns whether there are more."""
+    """Move due chunks to the list of find_next, the oldest first. Returns whether there are more."""
     asked: dict[str, object] = {"job": shape.id, "recur": to_micro(shape.job.recur)}
     if not has_due(tx, shape):
         return False
@@ -93,7 +93,7 @@ def move_due(tx: Transaction, shape: Shape) -> bool:
 
 
 def read_recurrences(tx: Transaction) -> list[Recurrence]:
-    """The jobs that do their chunks again, by name, each with its oldest chunk."""
+    """The recurring jobs, by name, each with its oldest chunk."""
     found = []
     for name, recur, *times in tx.all(READ_OLDEST):
         oldest = min((each for each in times if each is not None), default=None)
@@ -102,7 +102,7 @@ def read_recurrences(tx: Transaction) -> list[Recurrence]:
 
 
 def start_over(tx: Transaction, shape: Shape) -> None:
-    """Read from the chunks when each is due: the job was defined in another way."""
+    """Recompute from the chunks when each is due, because the job's definition has changed."""
     tx.run(DROP_ALL, job=shape.id)
     if shape.job.recur:
         tx.run(KEEP_ALL, job=shape.id, dataset=shape.ids[shape.job.inputs[0]])

@@ -1,4 +1,4 @@
-"""Rows of chunks as the tables keep them, read as what they are."""
+"""Conversion of table rows to rows of chunks."""
 
 from __future__ import annotations
 

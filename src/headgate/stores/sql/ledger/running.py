@@ -1,7 +1,7 @@
-"""Where locks and the ledger meet: what runs on a chunk acts as a lock on it.
+"""Where locks and the ledger meet: a job running on a chunk acts as a lock on it.
 
-Both sides hold the chunk's dataset still while they decide: a claim together with other claims, a lock on a chunk
-alone. So one of the two always sees what the other has written.
+Both sides lock the chunk's dataset while they decide: claims share this lock, a lock on a chunk has it exclusively. So
+one of them always sees what the other has written.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from headgate.stores.sql.database.sql_text import Row
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 
-#: Seconds from which on a lease has no end.
+#: Seconds from which a lease counts as endless.
 ENDLESS = 1e12
-#: A lease that was set by hand: it ends in seventy thousand years.
+#: A lease that was set by hand, to a time in seventy thousand years.
 BY_HAND = 2**61
 
 
 def running_on(tx: Transaction, resources: Iterable[str], tag: str, *, hold_still: bool) -> list[Lock]:
-    """What runs on these resources, as locks. `hold_still`: nobody claims their chunks until the transaction ends."""
+    """The jobs running on these resources, as locks. `hold_still`: their chunks cannot be claimed until the transaction
+    ends.
+    """
     chunks = [chunk for chunk in map(parse_chunk_resource, resources) if chunk]
     if not chunks:
         return []

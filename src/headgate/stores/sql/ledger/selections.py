@@ -1,4 +1,4 @@
-"""Acts on selected chunks, part by part: each part is one transaction, so a large selection never blocks the others."""
+"""Operations on selected chunks, part by part: each is one transaction, so a large selection never blocks others."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from headgate.stores.sql.ledger.questions import with_statuses
 from headgate.stores.sql.ledger.shapes import Shape, shape_of
 from headgate.stores.sql.ledger.snapshots import ChunkGroup, decide_many
 
-#: Selected chunks of one transaction, and the rows that are looked at for them.
+#: Number of selected chunks in one transaction, and of the rows that are read for them.
 PART, MOST_LOOKED_AT = 2000, 20_000
-#: Rows that are read at once.
+#: Number of rows that are read at once.
 PORTION = 5000
 
 Found = tuple[Shape, ChunkGroup]
 Unit = Callable[[ChunkSnapshot], ChunkOutcome[object]]
 
 
-#: The unit of work of each act.
+#: The unit of work for each operation.
 UNITS: Mapping[str, Callable[[BulkRequest], Unit]] = {
     RESUBMIT_EVENT: lambda wish: partial(
         chunk_work.resubmit, reason=wish.reason, who=wish.who, named=True, steal=wish.steal
@@ -52,7 +52,7 @@ UNITS: Mapping[str, Callable[[BulkRequest], Unit]] = {
 
 
 def change_selected(tx: Transaction, job: str, wish: BulkRequest) -> BulkResult:
-    """Do it to the next part of the selection. Chunks that are refused stay as they are, and are named."""
+    """Run the operation on the next part of the selection. Refused chunks are unchanged, and are named."""
     shape = shape_of(tx, job, share=True)
     dataids, behind = _part(tx, shape, wish)
     part = _SelectedPart(tx, shape, wish)
@@ -68,7 +68,7 @@ def change_selected(tx: Transaction, job: str, wish: BulkRequest) -> BulkResult:
 
 
 def _part(tx: Transaction, shape: Shape, wish: BulkRequest) -> tuple[list[str], str | None]:
-    """Data ids that are selected, and behind which one the next part begins; None: this is the last."""
+    """The selected data ids, and the one after which the next part begins; None: this is the last."""
     chunk, job, selection = schema.chunk.c, shape.job, wish.selection
     low, high = selection.bounds
     limit = PORTION if selection.dataids else PART
@@ -98,7 +98,7 @@ def _part(tx: Transaction, shape: Shape, wish: BulkRequest) -> tuple[list[str], 
 
 
 class _SelectedPart:
-    """One part of a selection, being decided. Nothing is written before all of it is."""
+    """One part of a selection, during the decision. Nothing is written until all of it is decided."""
 
     def __init__(self, tx: Transaction, shape: Shape, wish: BulkRequest) -> None:
         self._tx, self._shape, self._wish = tx, shape, wish
@@ -109,7 +109,7 @@ class _SelectedPart:
         self._reached: set[tuple[int, str]] = set()
 
     def decide(self, dataids: Sequence[str]) -> list[Found]:
-        """The outcome for each by itself. One that has another status by now is not selected any more."""
+        """The outcome for each one separately. A chunk whose status has changed meanwhile is no longer selected."""
         found = []
         for group in self._groups(dataids):
             tried = _tried(group)
@@ -121,8 +121,8 @@ class _SelectedPart:
         return [each for each in found if each[1].outcome.changed]
 
     def with_downstream(self, dataids: Sequence[str]) -> list[Found]:
-        """These, and all that were made from them. Where something downstream is refused, what it was made from is
-        refused with it, and nothing else.
+        """These chunks, and all that were made from them. If a downstream chunk is refused, its sources are refused
+        with it, and no others.
         """
         try:
             found = find_resubmitted(self._tx, self._shape, dataids, _resubmission(self._wish))
@@ -135,7 +135,7 @@ class _SelectedPart:
         return list(filter(None, (self._new(shape, group) for shape, group in found)))
 
     def _new(self, shape: Shape, group: ChunkGroup) -> Found | None:
-        """The chunks of a group that no other half has reached."""
+        """The chunks of a group that the other half has not reached."""
         new = [place for place, dataid in enumerate(group.dataids) if (shape.id, dataid) not in self._reached]
         self._reached |= {(shape.id, group.dataids[place]) for place in new}
         if not new:
@@ -145,7 +145,7 @@ class _SelectedPart:
         )
 
     def _refuse_each(self, dataids: Sequence[str]) -> None:
-        """The reasons name each chunk's own claim, so each is looked at by itself."""
+        """The reasons name each chunk's own claim, so each is decided separately."""
         for dataid in dataids:
             for group in self._groups([dataid]):
                 tried = _tried(group)
@@ -169,7 +169,7 @@ def _tried(group: ChunkGroup) -> Tried:
 
 
 def _count(found: Sequence[Found]) -> dict[str, int]:
-    """How many chunks of each job change."""
+    """Number of changed chunks of each job."""
     counts: Counter[str] = Counter()
     for shape, group in found:
         if group.outcome.rows:

@@ -1,4 +1,4 @@
-"""Datasets and jobs in SQL: reading them, with the numbers that the tables know them by."""
+"""Datasets and jobs in SQL: reading them, with their numbers in the tables."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.mapping_statements import READ_MAPPED_READERS
 
-#: The most names that an error lists.
+#: Maximum number of names that an error lists.
 MOST_LISTED = 12
-#: How many columns say what a job is.
+#: Number of columns of a job's definition.
 JOB_COLUMNS = 12
-#: How many columns say what a dataset is.
+#: Number of columns of a dataset's definition.
 DATASET_COLUMNS = 8
 
 
 class Claimed(NamedTuple):
-    """What a claim says beside its job and datasets."""
+    """The values of a claim besides its job and datasets."""
 
     dataid: str
     attempt: int
@@ -44,7 +44,7 @@ class Claimed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A job, its datasets, and the numbers that the tables know them by."""
+    """A job and its datasets, with their numbers in the tables."""
 
     #: The job.
     job: Job
@@ -54,14 +54,14 @@ class Shape:
     datasets: Mapping[str, Dataset]
     #: Their numbers.
     ids: Mapping[str, int]
-    #: Proves the job's key; empty: it has none.
+    #: The proof of the job's key; empty: it has none.
     key_check: str = ""
-    #: The numbers of jobs that read what it makes by mappings.
+    #: The numbers of jobs that read its outputs by mappings.
     mapped_readers: frozenset[int] = frozenset()
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of the datasets that have its data ids, in the order in which all transactions lock them."""
+        """The numbers of the datasets with its own data ids, in the order in which all transactions lock them."""
         return sorted(self.ids[name] for name in (*self.job.inputs, *self.job.outputs))
 
     @property
@@ -71,12 +71,12 @@ class Shape:
 
     @property
     def told(self) -> int:
-        """The number of the dataset that its history names: the first of those that keep its status."""
+        """The number of the dataset that its history names: the first one that keeps its status."""
         return self.ids[(self.job.outputs or self.job.inputs)[0]]
 
     def claim(self, row: Claimed, reads: Sequence[Reading] = (), parts: Iterable[Part] = ()) -> Claim:
-        """A claim on one of its chunks, with all that is needed to reach the data; secrets are still sealed. `reads`:
-        what it reads by mappings; `parts`: what its last attempt made by fan-out.
+        """A claim on one of its chunks, with everything needed to reach the data; secrets are still sealed. `reads`:
+        its read set of mapped inputs; `parts`: the fan-out parts of its last attempt.
         """
 
         def ports(names: Iterable[str]) -> dict[str, Port]:
@@ -101,7 +101,7 @@ class Shape:
         )  # fmt: skip
 
     def order_key(self, dataid: str) -> bytes:
-        """The place of a data id: the first input's order decides."""
+        """The sort key of a data id: the first input's order decides."""
         name = (self.job.inputs or self.job.outputs)[0]
         return order_key(dataid, self.datasets[name].order)
 
@@ -135,7 +135,7 @@ def read_job(
 
 
 def shape_of(tx: Transaction, name: str, *, share: bool) -> Shape:
-    """A job by its name. `share`: its datasets are not locked or defined by others until the transaction ends."""
+    """A job by its name. `share`: prevent locks on, and definitions of, its datasets until the transaction ends."""
     row = tx.one(sql.READ_JOB, name=name)
     if row is None:
         raise unknown("job", name, (str(found[1]) for found in tx.all(sql.READ_JOB_NAMES)))
@@ -148,15 +148,15 @@ def shape_of(tx: Transaction, name: str, *, share: bool) -> Shape:
 
 
 def stamp_definitions(tx: Transaction) -> None:
-    """A definition was changed: processes that know any of them read it again.
+    """A definition was changed: processes that have cached any read them again.
 
-    Said last, since everybody writes the same row. A number would come again after a restore; this does not.
+    Written last, because all transactions write the same row. A number could be repeated after a restore; this cannot.
     """
     tx.run(sql.STAMP_DEFINITIONS, stamp=os.urandom(8).hex())
 
 
 def build_shape(row: Row, links: Sequence[Row]) -> Shape:
-    """A job out of its columns, and of those of its datasets, each with its kind, position and mapping."""
+    """A job from its columns, and from those of its datasets, each with its kind, position and mapping."""
     found = {str(link[3]): read_dataset(link[2:]) for link in links}
     placed = sorted((int(position), str(kind), str(link_name)) for kind, position, _, link_name, *_ in links)
     maps = {str(link[3]): read_map(link[2 + DATASET_COLUMNS]) for link in links if link[2 + DATASET_COLUMNS]}
@@ -171,7 +171,7 @@ def build_shape(row: Row, links: Sequence[Row]) -> Shape:
 
 
 def external_shape(tx: Transaction, dataset: str, *, share: bool) -> Shape:
-    """Data made elsewhere, seen as a job that makes one dataset."""
+    """Data made elsewhere, represented as a job that produces one dataset."""
     number, found = dataset_of(tx, dataset, sql.SHARE_DATASET if share else sql.READ_DATASET)
     return Shape(Job(EXTERNAL, (), (dataset,)), 0, {dataset: found}, {dataset: number})
 
@@ -215,7 +215,7 @@ def all_jobs(tx: Transaction) -> dict[int, Job]:
 
 
 def unknown(what: str, name: str, there: Iterable[str]) -> UnknownName:
-    """Nothing of that name, and the nearest one that there is."""
+    """The error for an unknown name, which suggests the nearest known one."""
     return UnknownName(
         what, name, as_sentence(suggestion(name, sorted(there), MOST_LISTED) or f"no {what} is defined yet")
     )

@@ -1,4 +1,4 @@
-"""Loads what a decision about chunks is made on: their rows, held still by row locks, and the locks on them."""
+"""Loads the snapshot for a decision about chunks: their rows, under row locks, and the locks on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headgate.stores.sql.locks.snapshots import BESIDE, read_lock
 
 
 def load(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
-    """One chunk, held still until the transaction ends."""
+    """One chunk, locked until the transaction ends."""
     tx.one(sql.LOCK_CANDIDATE, job=shape.id, dataid=dataid)
     if shape.job.mapped:
         rows = mapped_rows(tx, shape, dataid, hold_still=True)
@@ -36,7 +36,7 @@ def load(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
 
 
 def look(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
-    """One chunk as it is now."""
+    """One chunk, without locking it."""
     if shape.job.mapped:
         rows = mapped_rows(tx, shape, dataid, hold_still=False)
         chunk = with_sources(tx, shape, snapshot_of(tx, shape, dataid, rows), hold_still=False)
@@ -46,17 +46,17 @@ def look(tx: Transaction, shape: Shape, dataid: str) -> ChunkSnapshot:
 
 
 def _with_others(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, *, hold_still: bool) -> ChunkSnapshot:
-    """The same with jobs that read it by a mapping, and with what was made of it by fan-out."""
+    """The same with jobs that read it by a mapping, and with its fan-out parts."""
     if shape.mapped_readers:
         chunk = with_readers(tx, shape, chunk)
     return with_parts(tx, shape, chunk, hold_still=hold_still) if shape.job.fan_out else chunk
 
 
 def snapshot_of(tx: Transaction, shape: Shape, dataid: str, found: Sequence[SqlRow]) -> ChunkSnapshot:
-    """A chunk out of the columns of its rows."""
+    """A chunk from the columns of its rows."""
     datasets = {number: name for name, number in shape.ids.items()}
     jobs = {0: EXTERNAL, shape.id: shape.job.name}
-    if shape.mapped_readers:  # Their INPUT rows have data ids of their own.
+    if shape.mapped_readers:  # Their INPUT rows have their own data ids.
         found = [row for row in found if row[3] == Kind.OUTPUT or int(row[2]) not in shape.mapped_readers]
     if any(int(row[2]) not in jobs for row in found):
         jobs |= job_names(tx)
@@ -78,11 +78,11 @@ def with_locks(tx: Transaction, snapshot: ChunkSnapshot) -> ChunkSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ChunkGroup:
-    """Chunks whose rows say the same, and what comes of them: it is decided once for all."""
+    """Chunks whose rows have the same content, with the outcome that was decided once for all."""
 
     outcome: ChunkOutcome[object]
     dataids: list[str]
-    #: The newest token on each of them.
+    #: The newest token of each.
     tokens: list[int]
 
 
@@ -95,7 +95,9 @@ def decide_many(
     *,
     delays: bool = False,
 ) -> list[ChunkGroup]:
-    """Decide about many chunks of one job, by the rows that `read` finds. `delays`: the delay of a row counts too."""
+    """Decide about many chunks of one job, based on the rows that `read` finds. `delays`: the delay of a row counts
+    too.
+    """
     if shape.job.mapped or shape.job.fan_out:
         return [_decide_one(tx, shape, dataid, unit, read) for dataid in sorted(dataids)]
     return _decide_groups(tx, shape, dataids, unit, read, delays=delays)
@@ -136,13 +138,13 @@ def _decide_groups(
 def _decide_one(
     tx: Transaction, shape: Shape, dataid: str, unit: Callable[[ChunkSnapshot], ChunkOutcome[object]], read: Statement
 ) -> ChunkGroup:
-    """Chunks of mapped jobs have each its own inputs, and those of jobs that fan out what was made of them."""
+    """Chunks of mapped jobs each have their own inputs, and those of fan-out jobs their own parts."""
     chunk = (look if read is sql.READ_MANY_ROWS else load)(tx, shape, dataid)
     return ChunkGroup(unit(chunk), [dataid], [max((row.token for row in chunk.owned()), default=0)])
 
 
 def _says(row: SqlRow, job: int, *, again: bool, delays: bool) -> tuple[object, ...]:
-    """What decides: of the job's own rows everything but tokens and times, of others their status."""
+    """The deciding content: of the job's own rows everything but tokens and times, of others their status."""
     status, left = row[4], row[12]
     alive = left is not None and left > 0
     if row[2] != job:

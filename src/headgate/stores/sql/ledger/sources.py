@@ -1,4 +1,4 @@
-"""What mapped inputs have for a data id of their job, and who reads a chunk by a mapping."""
+"""The sources of mapped inputs for a data id, and the jobs that read a chunk by a mapping."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from headgate.stores.sql.ledger import statements as sql
 from headgate.stores.sql.ledger.rows import job_names, read_row
 from headgate.stores.sql.ledger.shapes import Shape
 
-#: After every text that begins like another.
+#: Sorts after every text with a given prefix.
 BEYOND = chr(0x10FFFF)
 
 
 def mapped_rows(tx: Transaction, shape: Shape, dataid: str, *, hold_still: bool) -> list[SqlRow]:
-    """The rows of what a mapped job makes, and its own of what it reads."""
+    """The output rows of a mapped job, and its own input rows."""
     own = mapping_sql.LOCK_OWN_INPUTS if hold_still else mapping_sql.READ_OWN_INPUTS
     made = sql.LOCK_ROWS if hold_still else sql.READ_ROWS
     inputs, outputs = (sorted(shape.ids[each] for each in names) for names in (shape.job.inputs, shape.job.outputs))
@@ -35,8 +35,8 @@ def mapped_rows(tx: Transaction, shape: Shape, dataid: str, *, hold_still: bool)
 
 
 def with_sources(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, *, hold_still: bool) -> ChunkSnapshot:
-    """The same with what its mapped inputs have, and what its newest claim reads. Datasets are read by their numbers,
-    so that everybody locks rows in one order.
+    """The same with the sources of its mapped inputs, and the read set of its newest claim. Datasets are read in the
+    order of their numbers, so that all transactions lock rows in one order.
     """
     found = {
         name: source_of(tx, shape, name, chunk.dataid, hold_still=hold_still)
@@ -46,13 +46,13 @@ def with_sources(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, *, hold_st
     reads = tuple(
         Reading(names[int(dataset)], str(source), int(version), bool(newer))
         for dataset, source, version, newer in tx.all(mapping_sql.READ_READS, job=shape.id, dataid=chunk.dataid)
-        if int(dataset) in names  # The job was defined otherwise when it was made.
+        if int(dataset) in names  # The job had a different definition when it was made.
     )
     return replace(chunk, sources={name: found[name] for name in shape.job.inputs}, reads=reads)
 
 
 def with_readers(tx: Transaction, shape: Shape, chunk: ChunkSnapshot) -> ChunkSnapshot:
-    """The same with the jobs that read it by a mapping now."""
+    """The same with the jobs that currently read it by a mapping."""
     made = sorted(shape.ids[name] for name in shape.job.outputs)
     rows = tx.all(mapping_sql.READ_READERS, datasets=made, dataid=chunk.dataid) if made else []
     if not rows:
@@ -62,7 +62,7 @@ def with_readers(tx: Transaction, shape: Shape, chunk: ChunkSnapshot) -> ChunkSn
 
 
 def source_of(tx: Transaction, shape: Shape, name: str, dataid: str, *, hold_still: bool = False) -> SourceSet:
-    """What one mapped input has for a data id. `hold_still`: nobody changes it until the transaction ends."""
+    """The sources of one mapped input for a data id. `hold_still`: it cannot change until the transaction ends."""
     mapping, most = shape.job.map_of(name), tx.options.max_input_ids
     rows = [] if mapping.fault(dataid) else _rows(tx, shape, name, dataid, hold_still=hold_still)
     asked = not mapping.sources(dataid).complete
@@ -105,13 +105,13 @@ def _matching(tx: Transaction, dataset: int, mapping: InputMap, prefix: str, dat
 
 
 def window(tx: Transaction, shape: Shape, name: str, dataid: str, wanted: Neighbours) -> tuple[str, ...]:
-    """The data id with its neighbours among all that the input has."""
+    """The data id with its neighbours among all of the input's ids."""
     before, after = _neighbours(tx, shape, name, dataid, wanted.before, wanted.after)
     return window_in_order(wanted.before, wanted.after, before, dataid, after)
 
 
 def targets_of(tx: Transaction, shape: Shape, name: str, source: str) -> Sequence[str]:
-    """The data ids of a job that read an upstream id; none of reference data, which all of them read."""
+    """The data ids of a job that read an upstream id; empty for reference data, which all of them read."""
     mapping = shape.job.map_of(name)
     if not mapping.in_order:
         return mapping.targets(source)

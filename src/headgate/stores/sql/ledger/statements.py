@@ -113,7 +113,7 @@ READ_CONSUMERS = Statement(
 
 # ---------------------------------------------------------------- chunks
 
-# No ORDER BY on these two: asked for one, PostgreSQL gives up looking the keys up and reads the whole dataset.
+# No ORDER BY on these two: with one, PostgreSQL reads the whole dataset instead of looking up the keys.
 LOCK_ROWS = Statement(
     "Every row of a data id in these datasets, held still.",
     f"""select {ROW_COLUMNS} from hg_chunk c
@@ -191,9 +191,9 @@ ADD_ROWS = Statement(
 READ_WALL = Statement("What time it is.", "select {wall}")
 READ_EXPIRED = Statement(
     "Claims of one job whose lease has run out.",
-    # The index has them by their lease: only so many rows are read, however many there are.
-    # In order: otherwise workers that reap at the same time would wait for each other in a ring.
-    # A clock is no constant to MariaDB's planner; the zero is what keeps it to the rows that have a lease.
+    # The index is ordered by lease: only the limited number of rows is read, however many there are. In order:
+    # otherwise workers that reap at the same time could deadlock. MariaDB's planner does not treat a clock as constant;
+    # the zero restricts it to the rows with a lease.
     """select distinct e.dataid from (
          select dataid from hg_chunk
          where job_id = :job and lease_until > 0 and lease_until <= {now} order by lease_until limit :rows) e
@@ -236,7 +236,7 @@ READ_READY = Statement(
        where dataset_id in (:datasets*) and dataid in (:dataids*) and kind = 'OUTPUT' and status = {ready}""",
 )
 
-# ---------------------------------------------------------------- what may be claimable
+# ---------------------------------------------------------------- claimable chunks
 
 LOCK_CANDIDATE = Statement(
     "The place of a chunk among what may be claimable, held still.",
@@ -322,7 +322,7 @@ READ_STARTED = Statement(
        order by dataid limit :limit""",
 )
 
-# ---------------------------------------------------------------- pictures of many
+# ---------------------------------------------------------------- overviews of many chunks
 
 READ_DATAIDS = Statement(
     "Data ids of a dataset in its order, some of them skipped.",

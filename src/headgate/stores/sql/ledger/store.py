@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headgate.stores.sql.ledger.expectations import SqlExpectations
     from headgate.stores.sql.ledger.incidents import SqlIncidents
 
-#: New chunks from which on a planner that believes the tables empty plans badly.
+#: Number of new chunks after which a planner that assumes empty tables plans badly.
 MANY = 1000
 
 
@@ -55,14 +55,14 @@ class SqlLedger:
 
     @cached_property
     def incidents(self) -> SqlIncidents:
-        """What needs a person."""
+        """Incidents."""
         from headgate.stores.sql.ledger.incidents import SqlIncidents
 
         return SqlIncidents(self._database)
 
     @cached_property
     def expectations(self) -> SqlExpectations:
-        """Which chunks are late."""
+        """Expectations."""
         from headgate.stores.sql.ledger.expectations import SqlExpectations
 
         return SqlExpectations(self._database)
@@ -80,7 +80,7 @@ class SqlLedger:
         shape = self._database.read(lambda tx: shape_of(tx, job, share=False))
         return shape.job, list(shape.datasets.values())
 
-    # What keeps secrets is loaded when it is asked for: most jobs have none, and start faster without.
+    # The module for secrets is imported on first use: most jobs have none, and start faster without it.
 
     def dataset_custody(self, dataset: str) -> Custody:
         from headgate.stores.sql.access import credentials
@@ -160,7 +160,7 @@ class SqlLedger:
     def listen(self, job: str, wake: Callable[[], None]) -> Subscription:
         known = self.job(job)[0]
         makers = [each.name for each in self.jobs() if set(known.inputs).intersection(each.makes)]
-        # A lock on what it makes blocks it, too.
+        # A lock on its output blocks it, too.
         return self._news.listen([*map(of_job, [job, *makers]), *map(of_dataset, {*known.uses})], wake)
 
     def claim(self, job: str, dataid: str, asker: Asker) -> Claim:
@@ -190,7 +190,7 @@ class SqlLedger:
     def heartbeat(self, job: str, dataid: str, token: int, lease: float) -> float:
         return self._database.write_through(lambda tx: claiming.heartbeat(tx, job, dataid, token, lease))
 
-    # Logs are loaded when they are asked for: a command that writes nothing has none.
+    # The module for logs is imported on first use: a command without output has none.
 
     def keep_log(self, job: str, dataid: str, token: int, texts: Sequence[LogText], *, ended: bool) -> None:
         from headgate.stores.sql.logs import keep_claim_log
@@ -247,7 +247,7 @@ class SqlLedger:
         if count:
             self._news.tell([ANYTHING])
         if count >= MANY and not self._reaped_many:
-            # What was reaped may be claimed again: the database planned for a table that was nearly empty.
+            # Reaped chunks may be claimed again, but the database's plans assume a nearly empty table.
             self._reaped_many = True
             self._database.dialect.learn_sizes(self._database)
         return count
@@ -313,5 +313,5 @@ class SqlLedger:
 
 
 def _of_claim(job: str, dataid: str) -> tuple[str, str]:
-    """The topics of a claim that ends: others may claim the job's chunks, or lock the data."""
+    """The topics of a claim that ends: others can claim the job's chunks, or lock the data."""
     return of_job(job), of_data(dataid)

@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, Column, Index, Integer, Table
 
 from headgate.stores.sql.database.columns import MYSQL, ON_LEASE_CLOCK, Key, metadata, text
 
-# Which watcher publishes a dataset's files, and how far it is. What is watched, and how, only the watcher knows.
+# Which watcher publishes a dataset's files, and its progress. Only the watcher knows what is watched, and how.
 watcher = Table(
     "hg_watcher",
     metadata,
@@ -30,7 +30,7 @@ watcher = Table(
     **MYSQL,
 )
 
-# Files that were counted, as they were then: each is published once, and other content is noticed.
+# Counted files, as they were then: each is published once, and changed content is noticed.
 watched_file = Table(
     "hg_watched_file",
     metadata,

@@ -30,11 +30,11 @@ from headgate.stores.sql.ledger.shapes import dataset_of, external_shape
 from headgate.stores.sql.news.topics import ANYTHING, News, of_dataset
 
 LOCK_WATCHER = Statement(
-    "The watcher of a dataset, held still.",
+    "The watcher of a dataset, locked.",
     "select worker, token, lease_until - {now} from hg_watcher where dataset_id = :dataset {for_update}",
 )
 ADD_WATCHER = Statement(
-    "A dataset is watched.",
+    "Add a watcher of a dataset.",
     """insert into hg_watcher (dataset_id, source, pattern, worker, token, lease, lease_until, every, quiet_after,
                                since, looked, arrived, files, changed, waiting, problem)
        values (:dataset, :source, :pattern, :worker, :token, :lease, {now} + :lease, :every, :quiet_after, {wall},
@@ -49,7 +49,7 @@ RENEW_WATCHER = Statement(
        where dataset_id = :dataset""",
 )
 END_TURN = Statement(
-    "A worker watches no more.",
+    "A worker stops watching.",
     "update hg_watcher set lease_until = 0 where dataset_id = :dataset and worker = :worker and token = :token",
 )
 COUNT_FILES = Statement(
@@ -79,17 +79,17 @@ READ_FILES = Statement(
 READ_FILES_OF = Statement("The files of some chunks.", f"{_FILE} where dataset_id = :dataset and dataid in (:dataids*)")
 READ_NAMED_FILES = Statement("Files by their keys.", f"{_FILE} where dataset_id = :dataset and nkey in (:keys*)")
 ADD_FILE = Statement(
-    "A file is counted.",
+    "Record a counted file.",
     """insert into hg_watched_file (dataset_id, nkey, name, dataid, size, modified, tag, since, changes)
        values (:dataset, :nkey, :name, :dataid, :size, :modified, :tag, {wall}, 0)""",
 )
 CHANGE_FILE = Statement(
-    "A file has other content.",
+    "Record changed content of a file.",
     """update hg_watched_file set size = :size, modified = :modified, tag = :tag, dataid = :dataid, since = {wall},
               changes = changes + 1
        where dataset_id = :dataset and nkey = :nkey""",
 )
-#: A reason keeps this much of a file's name.
+#: Number of characters of a file's name in a reason.
 SHOWN_NAME = 200
 
 
@@ -153,7 +153,7 @@ def _take_turn(tx: Transaction, seen: Sighting) -> WatchTurn:
     if found is None:
         tx.run(ADD_WATCHER, dataset=number, token=1, waiting=seen.waiting, **values)
         return WatchTurn(1, seen.worker)
-    # A lease that ran out while nobody else took the turn is renewed: a slow watcher need not start over.
+    # An expired lease is renewed if nobody else took the turn, so that a slow watcher need not start over.
     token = int(found[1]) + (found[0] != seen.worker or (int(found[2]) <= 0 and seen.token != int(found[1])))
     looked = int(seen.looked)
     tx.run(RENEW_WATCHER, dataset=number, token=token, has_looked=looked, waiting=seen.waiting, **values)
@@ -172,7 +172,7 @@ class _Landing:
         self._files, self._changes, self._last = 0, 0, ""
 
     def land(self, token: int, parcels: Sequence[Parcel]) -> list[Landed] | None:
-        """Publish what is new, do with the rest as is said, and record it. None: it is not the caller's turn."""
+        """Publish what is new, treat the rest as requested, and record it. None: it is not the caller's turn."""
         turn = self._tx.one(LOCK_WATCHER, dataset=self._number)
         if turn is None or int(turn[1]) != token:
             return None
@@ -192,14 +192,14 @@ class _Landing:
         return found
 
     def _known(self, parcels: Sequence[Parcel]) -> list[WatchedFile]:
-        """What is recorded of these chunks, and of files that belonged to others by an earlier pattern."""
+        """The records of these chunks, and of files that belonged to other chunks by an earlier pattern."""
         dataids, keys = [each.dataid for each in parcels], [_key(file.name) for each in parcels for file in each.files]
         rows = self._tx.all(READ_FILES_OF, dataset=self._number, dataids=dataids) if dataids else []
         rows += self._tx.all(READ_NAMED_FILES, dataset=self._number, keys=keys) if keys else []
         return list({str(row[0]): _read_file(row) for row in rows}.values())
 
     def _publish(self, dataids: Sequence[str]) -> dict[str, Landed]:
-        """Publish new chunks: all at once, or each for itself when one is refused."""
+        """Publish new chunks: all at once, or each separately when one is refused."""
         if not dataids:
             return {}
         try:
@@ -212,7 +212,7 @@ class _Landing:
         return {dataid: Landed(dataid, Landing.PUBLISHED) for dataid in dataids}
 
     def _change(self, dataid: str, news: Sequence[FileMark]) -> Landed:
-        """A chunk was counted before: do what is said when its files have changed."""
+        """A chunk was counted before: react as requested if its files have changed."""
         if not news:
             return Landed(dataid, Landing.SAME)
         if self._on_change is OnChange.IGNORE:
@@ -225,9 +225,9 @@ class _Landing:
         return Landed(dataid, Landing.REDONE if self._on_change is OnChange.REDO else Landing.NOTED)
 
     def _renew(self, tx: Transaction, dataid: str, news: Sequence[FileMark]) -> None:
-        """Make the chunk READY again, and with `redo` all that was made from it again: the history has both."""
+        """Make the chunk READY again, and with `redo` redo everything made from it: the history records both."""
         if overrides.publish(tx, self._dataset, [dataid], self._who):
-            return  # It was READY no longer.
+            return  # It was no longer READY.
         more = f" and {len(news) - 1} more" if len(news) > 1 else ""
         reason = f"delivered again with other content: {news[0].name[:SHOWN_NAME]}{more}"
         downstream = self._on_change is OnChange.REDO

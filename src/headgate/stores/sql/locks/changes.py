@@ -1,4 +1,4 @@
-"""Applies what was decided about locks: each kind of change is a statement, for one resource or for many."""
+"""Applies decisions about locks: each kind of change is a statement, for one resource or for many."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ C = TypeVar("C")
 
 #: Waiters to wake: (channel, number).
 Wakes = list[tuple[str, int]]
-#: A waiter that was not heard of for this long has died.
+#: A waiter without a sign of life for this long counts as dead.
 WAITER_LEASE = 10 * MICROSECONDS
-#: An entry of the history keeps this much of a reason.
+#: Number of characters of a reason in the history.
 REASON_LENGTH = 1000
 
 
 class Committed(NamedTuple, Generic[T]):
-    """What a command came to, once it is committed."""
+    """The result of a command, after the commit."""
 
     result: T
     wakes: Wakes
-    #: The number of the positions that were taken in the queues.
+    #: The number of its positions in the queues.
     number: int | None = None
-    #: The datasets on whose chunks locks ended or changed: claims may be possible now.
+    #: The datasets with chunks on which locks ended or changed: claims may be possible now.
     freed: frozenset[str] = frozenset()
-    #: Whether anybody may listen to news.
+    #: Whether another process may be waiting for news.
     listened: bool = True
 
 
@@ -64,7 +64,9 @@ def carry_out(
     unit: Callable[[LockSnapshot], LockOutcome[T]],
     channel: str = "",
 ) -> Committed[T]:
-    """Load these resources, decide, and write what changes. `channel`: where this process listens, if it waits."""
+    """Load these resources, decide, and write the changes. `channel`: the channel on which this process listens, if it
+    waits.
+    """
     loaded = load(tx, tag, resources)
     outcome = unit(loaded.snapshot)
     number = _Writer(tx, loaded, outcome).write(channel)
@@ -78,12 +80,12 @@ def _freed(changes: Iterable[Change]) -> frozenset[str]:
 
 
 def wakes(entries: Iterable[QueueEntry]) -> Wakes:
-    """Where these waiters listen, and their numbers."""
+    """The channels of these waiters, with their numbers."""
     return [(str(entry.ref), entry.waiter.ticket) for entry in entries]
 
 
 def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object]:
-    """The columns of a request in its ticket's row; a single resource can be handed over to it."""
+    """The columns of a request in its ticket's row; a single resource can be granted to it directly."""
     single = len(request.wants) == 1 and not request.reentrant
     return {
         "request_id": request.id, "client": request.client, "owner": request.owner, "alive": WAITER_LEASE,
@@ -94,7 +96,7 @@ def ticket_columns(request: Request, tag: str, channel: str) -> dict[str, object
 
 
 class _Writer:
-    """The changes of one outcome, sorted by kind: what ends goes before what begins."""
+    """The changes of one outcome, sorted by kind: ends before beginnings."""
 
     def __init__(self, tx: Transaction, loaded: LoadedLocks, outcome: LockOutcome[object]) -> None:
         self._tx = tx
@@ -109,7 +111,7 @@ class _Writer:
         return self._changes.get(kind, [])
 
     def write(self, channel: str) -> int | None:
-        """Write all of it. Returns the number of the positions that were taken."""
+        """Write all of it. Returns the number of the new positions."""
         for override in self._all(Override):
             log_override(override.what, override.owner)
         if ended := self._all(EndLock):
@@ -137,7 +139,7 @@ class _Writer:
             "mode": [lock.mode.value for lock in locks],
             "lock_delay": [to_micro(grant.lock_delay) for grant in grants],
         }
-        # An id that is taken is a dead lock of the same request, kept by its lock-delay.
+        # An existing id is a dead lock of the same request, kept by its lock-delay.
         self._tx.many(
             sql.WRITE_LOCK, columns,
             client=lock.client, since=micro(lock.since), lease=to_micro(lock.lease), request_id=lock.request_id,
@@ -149,7 +151,7 @@ class _Writer:
             self._tx.run(sql.LENGTHEN_LOCKS, ids=[change.lock.id for change in same], lease=to_micro(lease))
 
     def _change(self, changes: Sequence[ChangeLock]) -> None:
-        """Several changes of one lock are one."""
+        """Several changes of one lock are combined."""
         if not changes:
             return
         first = {change.before.id: change.before for change in reversed(changes)}
@@ -196,7 +198,7 @@ class _Writer:
         return number
 
     def _record(self, records: Sequence[LockRecord], refusals: Sequence[CountRefusal]) -> None:
-        """The history of everything, with the first refusals of a client within a minute; later ones are counted."""
+        """All history entries, including the first refusal of a client within a minute; later ones are counted."""
         first = self._first_refusals([refusal.record for refusal in refusals])
         self._write_history([*records, *first])
         if first:
@@ -223,7 +225,7 @@ class _Writer:
         self._tx.many(sql.WRITE_HISTORY, {**columns, "reason": reasons})
 
     def _write_resources(self) -> None:
-        """Bring the rows into line: those that come to the same together."""
+        """Update the rows of the resources, those with equal values together."""
         floor = self._snapshot.floor
 
         def row_of(uri: str) -> tuple[int, str, int, bool, int]:
@@ -242,7 +244,7 @@ class _Writer:
 
 
 def _grouped(values: Iterable[C], key: Callable[[C], K]) -> Iterable[tuple[K, list[C]]]:
-    """Values that come to the same together, in their order."""
+    """Groups of equal values, in order."""
     found: dict[K, list[C]] = {}
     for value in values:
         found.setdefault(key(value), []).append(value)

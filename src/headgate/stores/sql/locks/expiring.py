@@ -1,7 +1,7 @@
-"""Freeing what dead holders and dead waiters left: many resources at once, in steps that keep nobody waiting.
+"""Freeing what dead holders and dead waiters left: many resources at once, in short steps.
 
-The fast path frees resources that nobody waits for, with a few statements however many they are. The rest goes the
-slow path, which hands each resource to its next waiter.
+The fast path frees resources without waiters, with a few statements regardless of their number. The rest takes the slow
+path, which grants each resource to its next waiter.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from headgate.stores.sql.locks.changes import Committed, carry_out
 
 T = TypeVar("T")
 
-#: Resources that one transaction frees: a step lasts about as long as a few commits.
+#: Number of resources that one transaction frees: a step takes about as long as a few commits.
 AT_ONCE = 500
-#: The same for resources that somebody waits for, each of which takes some statements more.
+#: The same for resources with waiters, each of which takes a few more statements.
 AT_ONCE_SLOWLY = 25
 
 
 class _Expired(NamedTuple):
-    """What has expired: locks on resources that nobody waits for, by id and key; the URIs of other resources."""
+    """Expired locks on resources without waiters, by id and key, and the URIs of other resources."""
 
     quiet: list[tuple[str, bytes]]
     busy: list[str]
@@ -41,11 +41,11 @@ class Expiry:
     def __init__(self, database: Database, tag: str) -> None:
         self._database = database
         self._tag = tag
-        #: The last lock that was found, in the order of the table: the next search begins behind it.
+        #: The last lock that was found, in the order of the table: the next search starts after it.
         self._last = ""
 
     def expire(self, limit: int) -> Iterator[Committed[int]]:
-        """End about `limit` expired locks at most, and drop waiters that died. Each step returns how many locks."""
+        """End at most about `limit` expired locks, and remove dead waiters. Each step returns the number of locks."""
         quiet, busy = self._database.read(lambda tx: self._find(tx, limit))
         for locks in _steps(quiet, AT_ONCE):
             yield Committed(self._database.write(lambda tx: expire_quiet(tx, dict(locks))), [])  # noqa: B023 - run at once
@@ -69,7 +69,7 @@ class Expiry:
 
 
 def expire_quiet(tx: Transaction, locks: Mapping[str, bytes]) -> int:
-    """End those of these locks that have expired, if nobody waits for them; what is busy is left for the next time."""
+    """End those of these locks that have expired, if they have no waiters; busy ones are left for the next time."""
     quiet = {bytes(key): int(holders) for key, holders in tx.all(sql.TAKE_QUIET, keys=sorted(set(locks.values())))}
     ids = [lock for lock, key in locks.items() if key in quiet]
     taken = tx.all(sql.TAKE_EXPIRED, ids=ids) if ids else []
@@ -87,7 +87,7 @@ def expire_quiet(tx: Transaction, locks: Mapping[str, bytes]) -> int:
 
 
 def _write_holders(tx: Transaction, keys: Sequence[bytes], shared: Sequence[bytes]) -> None:
-    """Bring the rows of resources without waiters into line with their locks; some of them are still held."""
+    """Update the rows of resources without waiters from their locks; some of them are still held."""
     rows = tx.all(sql.COUNT_HOLDERS, keys=shared) if shared else []
     left = {bytes(key): (int(count), summary([Mode(mode)] * int(count)).value) for key, count, mode in rows}
     same: dict[tuple[int, str], list[bytes]] = {}

@@ -13,7 +13,7 @@ from headgate.stores.sql.database.transaction import Duplicate
 
 
 def grant_quickly(database: Database, tag: str, request: Request) -> Granted:
-    """A lock on one free resource, in one trip; nothing where the slow path must decide."""
+    """A lock on one free resource, in one trip; None if the slow path must decide."""
     want = request.wants[0]
     if len(request.wants) > 1 or request.reentrant or is_keyed() or parse_chunk_resource(want.resource):
         return ()

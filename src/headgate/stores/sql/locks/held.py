@@ -1,4 +1,4 @@
-"""What happens to a lock that is held, by its id: its resource is looked up, and the core decides.
+"""Operations on a held lock, by its id: its resource is looked up, and the core decides.
 
 Checking and renewing compare id, token, owner and lease within one statement.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def held(tx: Transaction, lock_id: str, token: int) -> Lock:
-    """The lock as it is, or LockLost with the reason."""
+    """The current lock, or LockLost with the reason."""
     row = tx.one(sql.READ_LOCK, id=lock_id)
     if row is None:
         raise lost(tx, lock_id, token)
@@ -45,7 +45,7 @@ def renew(tx: Transaction, lock_id: str, token: int, lease: float | None) -> Loc
 def on_held(
     tx: Transaction, tag: str, lock_id: str, token: int, unit: Callable[[LockSnapshot, str, int], LockOutcome[T]]
 ) -> Committed[T]:
-    """Do something with a lock that is held by that token; LockLost, with how it ended, otherwise."""
+    """Run a unit of work on a lock that is held by that token; otherwise LockLost with its ending."""
     row = tx.one(sql.READ_LOCK, id=lock_id)
     if row is None:
         raise lost(tx, lock_id, token)
@@ -58,7 +58,7 @@ def on_held(
 def on_anybodys(
     tx: Transaction, tag: str, lock_id: str, unit: Callable[[LockSnapshot], LockOutcome[T]]
 ) -> Committed[T]:
-    """Do something with anybody's lock; UnknownName when there is none."""
+    """Run a unit of work on any client's lock; UnknownName when there is none."""
     row = tx.one(sql.READ_LOCK, id=lock_id)
     if row is None:
         raise unknown_lock(lock_id)
@@ -76,7 +76,7 @@ def release(tx: Transaction, tag: str, lock_id: str, token: int) -> Committed[No
 
 
 def lost(tx: Transaction, lock_id: str, token: int) -> LockLost:
-    """Return the error for a lock that is gone, with the reason from the history."""
+    """Return the error for a lost lock, with the reason from the history."""
     ends = [row for row in tx.all(sql.READ_END, lock_id=lock_id) if row[0] in ENDINGS]
     if not ends:
         return LockLost(lock_id, token, NO_SUCH_LOCK)

@@ -1,4 +1,4 @@
-"""Questions about locks with filters: the list, the queue, the history."""
+"""Queries about locks with filters: the list, the queue, the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads what a decision about locks is made on: resources, their locks and queues, held still by row locks."""
+"""Loads the snapshot for a decision about locks: resources, their locks and queues, under row locks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger.running import running_on
 from headgate.stores.sql.locks import statements as sql
 
-#: The first column behind those of a lock, where a statement has one.
+#: The first column after those of a lock, if a statement has one.
 BESIDE = 13
 
 
@@ -38,7 +38,9 @@ class LoadedLocks(NamedTuple):
 
 
 def load(tx: Transaction, tag: str, resources: Sequence[str]) -> LoadedLocks:
-    """Take the rows of these resources, in order, so that nobody else decides about them; read what is on them."""
+    """Lock the rows of these resources, in order, so that nobody else decides about them, and read their locks and
+    queues.
+    """
     keys = {resource_digest(uri): uri for uri in resources}
     found = _take_rows(tx, keys)
     rows = {
@@ -115,6 +117,6 @@ def _take_rows(tx: Transaction, keys: dict[bytes, str]) -> list[Row]:
         tx.many(sql.ADD_RESOURCE, {"rkey": missing, "uri": uris}, known=False)
         rows = tx.all(sql.LOCK_RESOURCES, keys=sorted(keys))
     for key, uri, *_ in rows:
-        if uri != keys[bytes(key)]:  # The doctor restored the row without its name; this caller knows it.
+        if uri != keys[bytes(key)]:  # A repair restored the row without its name, which this caller knows.
             tx.run(sql.NAME_RESOURCE, rkey=key, uri=keys[bytes(key)])
     return rows

@@ -1,4 +1,4 @@
-"""Locks in SQL: the port's methods. The fast path is one trip; the slow path does the rest."""
+"""Locks in SQL: the port's methods. The fast path takes one trip; the slow path does the rest."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class SqlLocks:
         self._built = Parts()
         self.tag = str(database.single(READ_TAG)[0][0])
         self._expiry = Expiry(database, self.tag)
-        #: The ledger beside it: what runs on a chunk acts as a lock, and the other way round.
+        #: The ledger beside it: a job running on a chunk acts as a lock, and vice versa.
         self.news = News(database, self.tag)
         self.ledger = SqlLedger(database, self.tag, self.news)
 
-    # These are loaded when they are asked for: who works with the ledger starts faster without.
+    # These are imported on first use: callers that only use the ledger start faster without them.
     @property
     def _wakeups(self) -> Wakeups:
         from headgate.stores.sql.locks.waiting import Wakeups
@@ -150,7 +150,7 @@ class SqlLocks:
         return self._wake(self._on_anybodys(lock_id, partial(lock_work.hand_over, to=to, reason=reason)))
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
-        del lock, lost  # A database says nothing by itself: the holder learns of it when it renews.
+        del lock, lost  # A database does not report it: the holder learns of it when it renews.
         return lambda: None
 
     def break_lock(self, lock_id: str, reason: str, by: str) -> Lock:
@@ -234,12 +234,12 @@ class SqlLocks:
         self._built.close()
 
     def _claim(self, lock_id: str) -> Lock | None:
-        """What runs on a chunk, by the id that it is listed with."""
+        """The running job on a chunk, by the id with which it is listed."""
         return next((lock for lock in self.ledger.running() if lock.id == lock_id), None)
 
     @contextmanager
     def _telling_claims(self, lock_id: str) -> Iterator[None]:
-        """A lock that is not there may be a claim, which is listed with the locks and ended in another way."""
+        """A lock that does not exist may be a claim, which is listed with the locks and ended in another way."""
         try:
             yield
         except (LockLost, UnknownName):

@@ -1,4 +1,4 @@
-"""Waiting in turn: joining a queue, sleeping until the turn may have come, taking it, giving up."""
+"""Waiting: joining a queue, sleeping until the turn may have come, acquiring, giving up."""
 
 from __future__ import annotations
 
@@ -33,42 +33,42 @@ from headgate.stores.sql.news.topics import News, Subscription, of_data, of_job
 
 T = TypeVar("T")
 
-#: How many resources are remembered as contended.
+#: Number of resources that are remembered as contended.
 MOST_REMEMBERED = 10_000
-#: A waiter looks at the tables at least this often, though no other process seems to have written.
+#: A waiter reads the tables at least this often, even if no other process seems to have written.
 UNSEEN_SECONDS = 3.0
-#: Waiters whose sign of life is one statement.
+#: Number of waiters whose sign of life is one statement.
 MOST_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class _Outlook:
-    """How it stands for a waiter."""
+    """The situation of a waiter."""
 
-    #: It may be its turn, or it was handed its lock already.
+    #: Its turn may have come, or it was granted its lock already.
     ready: bool
-    #: How many stand before it.
+    #: Number of blockers before it.
     position: int = 0
-    #: Seconds until a lease in its way runs out.
+    #: Seconds until a blocking lease expires.
     soonest: float = math.inf
-    #: Whether a worker on a chunk blocks it. The end of its claim is news.
+    #: Whether a running claim blocks it. The end of that claim is announced as news.
     claimed: bool = False
-    #: The bell of what stands right before it and does not agree with it: a waiter, or else a holder.
+    #: The bell of the nearest conflicting waiter before it, or else of a holder.
     before: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """How it stood for a waiter when it last looked."""
+    """The situation of a waiter when it last checked."""
 
-    #: How many stand before it, and since when it is that many (monotonic).
+    #: Number of blockers before it, and since when it has been that number (monotonic).
     position: int
     since: float
     #: Whether a claim blocks it.
     claimed: bool
     #: Whether the waiter is woken when its turn may have come.
     told: bool
-    #: What differs when another process has written; when a lease in its way runs out (monotonic).
+    #: A value that changes when another process has written, and when a blocking lease expires (monotonic).
     seen: object
     due: float
 
@@ -81,23 +81,23 @@ class Queueing:
         self._tag = tag
         self._wakeups = wakeups
         self._news = news
-        #: By tickets of this process for locks on chunks.
+        #: By ticket, for this process's waiters for locks on chunks.
         self._listening: dict[int, Subscription] = {}
-        #: Keys of resources that somebody had to wait for lately: a hint for which way to go first.
+        #: Keys of resources with recent waiters: a hint for which path to try first.
         self._contended: set[str] = set()
-        #: By tickets of this process, what they saw last.
+        #: By ticket, what this process's waiters last saw.
         self._standings: dict[int, _Standing] = {}
 
     def contended(self, key: str) -> bool:
-        """Whether somebody is likely to wait for the resource."""
+        """Whether another client is likely to be waiting for the resource."""
         return key in self._contended
 
     def calm(self, key: str) -> None:
-        """Nobody waits for the resource any more."""
+        """The resource has no waiters any more."""
         self._contended.discard(key)
 
     def queue_up(self, request: Request) -> Granted | Ticket:
-        """A grant, or a place at the end of the queue."""
+        """A grant, or a position at the end of the queue."""
         quick = self._queue_up_quickly(request)
         if quick:
             return quick
@@ -108,7 +108,7 @@ class Queueing:
         return Ticket(done.result.number or done.number or 0, request)
 
     def place_of(self, request: Request) -> Ticket | None:
-        """The place that this very request has."""
+        """The position of this request."""
         numbers = [int(row[0]) for row in self._database.single(sql.READ_TICKETS, request_id=request.id)]
         return Ticket(min(numbers), request) if numbers else None
 
@@ -117,18 +117,18 @@ class Queueing:
         self._wakeups.listen(ticket.number, wake)
         if chunks := list(filter(None, (parse_chunk_resource(want.resource) for want in ticket.request.wants))):
             datasets = sorted({dataset for dataset, _ in chunks})
-            # A claim that reads a chunk by a mapping, or made it by fan-out, has another data id.
+            # A claim that reads a chunk by a mapping, or makes it by fan-out, has another data id.
             others = self._database.single(NAME_OTHER_HOLDERS, names=datasets)
             topics = [*(of_data(dataid) for _, dataid in chunks), *(of_job(str(job)) for (job,) in others)]
             self._end_listening(ticket)
             self._listening[ticket.number] = self._news.listen(topics, wake)
 
     def look(self, ticket: Ticket) -> float:
-        """0: the turn may have come; else the seconds after which to look again."""
+        """0: the turn may have come; else the seconds after which to check again."""
         now = time.monotonic()
         known = self._standings.get(ticket.number)
         seen = self._database.changed()
-        # What this process itself wrote on the same connection, such as a report, is not seen.
+        # Changes that this process itself wrote on the same connection, such as a report, are not detected.
         if known and not known.claimed and seen is not None and seen == known.seen and now < known.due:
             return min(self._pause(known), known.due - now)
         outlook = self._look(ticket)
@@ -143,7 +143,7 @@ class Queueing:
         return min(self._pause(known), outlook.soonest)
 
     def take_turn(self, ticket: Ticket) -> Granted | None:
-        """The grant, handed over or taken; None when it is not the turn."""
+        """The grant, received from the last holder or acquired; None when the turn has not come."""
         grant = self._take_up_hand_over(ticket) or self._take_turn_myself(ticket)
         if grant:
             self._leave(ticket, grant)
@@ -155,7 +155,7 @@ class Queueing:
             self._touch(numbers[start : start + MOST_AT_ONCE])
 
     def give_up(self, ticket: Ticket) -> Committed[Granted | LockRefused]:
-        """Out of the queue: granted at the last moment, or refused and counted."""
+        """Leave the queue: granted at the last moment, or refused and counted."""
         wanted = [want.resource for want in ticket.request.wants]
 
         def work(tx: Transaction) -> Committed[Granted | LockRefused]:
@@ -169,7 +169,7 @@ class Queueing:
             self._leave(ticket)
 
     def withdraw(self, ticket: Ticket) -> Committed[None]:
-        """Out of the queue, and what was granted meanwhile is released."""
+        """Leave the queue, and release what was granted meanwhile."""
         wanted = [want.resource for want in ticket.request.wants]
         unit = partial(lock_work.withdraw, request=ticket.request)
         try:
@@ -199,7 +199,7 @@ class Queueing:
             return self._database.dialect.enqueue(
                 self._database, {"rkey": resource_digest(want.resource), "mode": want.mode.value, **columns}
             )
-        return None  # The answer was lost: the slow path looks for a number that was taken.
+        return None  # The answer was lost: the slow path looks for a number that was already assigned.
 
     def _remember_contended(self, key: str) -> None:
         if len(self._contended) > MOST_REMEMBERED:
@@ -218,7 +218,7 @@ class Queueing:
         return self._confirmed(lock)
 
     def _confirmed(self, lock: Lock) -> Granted | None:
-        """Give a lock that was handed over on trial the lease that was requested."""
+        """Give a provisionally granted lock its requested lease."""
         if lock.expires_in is None or (lock.lease is not None and lock.lease <= TRIAL_SECONDS):
             return (lock,)
         confirmed = self._database.write(lambda tx: tx.count(sql.CONFIRM_LOCK, id=lock.id, token=lock.token))
@@ -237,7 +237,7 @@ class Queueing:
         return self._database.write(lambda tx: carry_out(tx, self._tag, wanted, unit, channel))
 
     def _look(self, ticket: Ticket) -> _Outlook:
-        """Return how a ticket stands, as far as reading shows."""
+        """Return the situation of a ticket, as far as reading shows it."""
         keys = [resource_digest(want.resource) for want in ticket.request.wants]
 
         wanted = [want.resource for want in ticket.request.wants]
@@ -272,7 +272,7 @@ class Queueing:
         return next((lock.id for lock in held if not decide(request, [lock], (), compatible).granted), "")
 
     def _bell(self, number: int, lock_id: str) -> str:
-        """The name of a waiter's bell: the id of the lock that may be handed to it, or its number."""
+        """The name of a waiter's bell: the id of the lock that it may be granted, or its number."""
         return lock_id or f"{self._tag}-{number}"
 
     def _bell_of(self, ticket: Ticket) -> str:
@@ -300,7 +300,7 @@ class Queueing:
 
 
 def _with_cycle(tx: Transaction, result: Granted | LockRefused) -> Granted | LockRefused:
-    """A refusal, with the ring of clients that wait for each other, if this one closed it."""
+    """A refusal, with the cycle of clients that wait for each other, if this request closed it."""
     if not isinstance(result, LockRefused):
         return result
     client = result.request.client

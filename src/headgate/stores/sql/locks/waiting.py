@@ -1,4 +1,4 @@
-"""How a waiting thread is woken: by the database where it can, by its own process, or by looking."""
+"""How a waiting thread is woken: by the database if possible, by its own process, or by polling."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.news import listener
 from headgate.stores.sql.news.listener import WakeupListener
 
-#: Wake-ups that are remembered for waiters that do not listen yet.
+#: Number of wake-ups that are remembered for waiters that do not listen yet.
 MOST_EARLY = 1000
 
 
 class Wakeups:
-    """The tickets of this process, and how they are called."""
+    """The tickets of this process, and how they are woken."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._wakes: dict[int, Callable[[], None]] = {}
-        #: Tickets that were called before their waiters listened.
+        #: Tickets that were woken before their waiters listened.
         self._early: set[int] = set()
         self._guard = threading.Lock()
         self._listener = WakeupListener(database, self._heard)
-        #: Made when somebody first waits.
+        #: Created when a caller first waits.
         self._bells: Bells | None = None
 
     @property
     def channel(self) -> str:
-        """Where this process listens; it begins to when it is first asked."""
+        """The channel on which this process listens; listening begins with the first call."""
         return self._listener.begin()
 
     @property
     def listening(self) -> bool:
-        """Whether the database calls this process."""
+        """Whether the database notifies this process."""
         return self._listener.listening
 
     def listen(self, ticket: int, wake: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ class Wakeups:
             wake()
 
     def is_told(self, ticket: int, own: str, before: str) -> bool:
-        """Whether the waiter is woken when what stands before it leaves; the two are the names of their bells."""
+        """Whether the waiter is woken when its predecessor leaves, given the names of both bells."""
         if self.listening:
             return True
         with self._guard:
@@ -56,7 +56,7 @@ class Wakeups:
         return self._bells is not None and self._bells.follow(ticket, own, before)
 
     def forget(self, ticket: int, own: str, *, granted: bool) -> None:
-        """Nobody waits by that number any more."""
+        """No caller waits with that number any more."""
         with self._guard:
             self._wakes.pop(ticket, None)
             self._early.discard(ticket)
@@ -64,7 +64,7 @@ class Wakeups:
             self._bells.leave(ticket, own, granted=granted)
 
     def ring(self, bell: str, *, waited_for: bool) -> None:
-        """The holder that this bell belongs to has left."""
+        """The holder with this bell has left."""
         if self._bells is not None:
             self._bells.ring(bell, waited_for=waited_for)
 
@@ -81,7 +81,9 @@ class Wakeups:
             self._database.dialect.notify(self._database, elsewhere)
 
     def pause(self, waited: float, position: int, *, told: bool) -> float:
-        """How long to sleep before the next look: those who are not `told` look, the first in the queue most often."""
+        """How long to sleep before the next check: waiters that are not notified poll, the first in the queue most
+        often.
+        """
         if told or self._database.dialect.polls_slowly:
             return listener.LISTENING_PAUSE
         return min(max(waited * listener.PART, listener.SHORTEST) * (1 + position), listener.LISTENING_PAUSE)
@@ -98,7 +100,7 @@ class Wakeups:
             wake()
 
     def _heard(self, ticket: int) -> None:
-        """A wake-up came: perhaps before its waiter has asked for it."""
+        """A wake-up came, perhaps before its waiter has registered."""
         with self._guard:
             wake = self._wakes.get(ticket)
             if wake is None:

@@ -25,7 +25,7 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.locks import statements as sql
 from headgate.stores.sql.locks.snapshots import read_lock
 
-#: How many resources one statement asks for.
+#: Number of resources that one statement asks for.
 MANY = 200
 
 READ_CLIENTS = Statement("The original's clients.", "select client_id, name from client order by client_id")
@@ -47,7 +47,7 @@ WRITE_MARK = Statement(
 
 
 class TakeoverMark:
-    """The note that the takeover was done."""
+    """The fact that records the takeover."""
 
     def __init__(self, value: str) -> None:
         #: When, for people.
@@ -57,24 +57,24 @@ class TakeoverMark:
 
 
 def read_mark(tx: Transaction) -> TakeoverMark | None:
-    """The note of the takeover, if it was done."""
+    """The record of the takeover, if it was done."""
     row = tx.one(READ_MARK)
     return TakeoverMark(str(row[0])) if row else None
 
 
 def count_later(tx: Transaction, mark: TakeoverMark) -> int:
-    """How many locks programs have put into the original's table since the takeover."""
+    """Number of locks that programs have added to the original's table since the takeover."""
     return int(tx.one(COUNT_LATER, last=mark.last)[0])
 
 
 def preview(tx: Transaction, *, store_is_there: bool) -> Takeover:
-    """What a takeover would do."""
+    """The changes that a takeover would make."""
     original = read_original(tx)
     return plan_takeover(original, _read_held(tx, _keys(original)) if store_is_there else {})
 
 
 def take_over(tx: Transaction) -> Takeover | None:
-    """Take all of it over within this transaction; None when that has been done."""
+    """Take all of it over within this transaction; None if that has been done already."""
     if read_mark(tx):
         return None
     original = read_original(tx)
@@ -92,7 +92,7 @@ def take_over(tx: Transaction) -> Takeover | None:
 
 
 def read_original(tx: Transaction) -> Original:
-    """All rows of the original's tables. A NULL where a name should be is no name: its row is reported."""
+    """All rows of the original's tables. NULL is not a name: its row is reported."""
     clients = {number: _text(name) for number, name in tx.all(READ_CLIENTS)}
     resources = {number: _text(uri) for number, uri in tx.all(READ_RESOURCES)}
     rows = tx.all(READ_LOCKS)
@@ -112,7 +112,7 @@ def _named(names: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def read_time(value: object) -> datetime | None:
-    """The original's time, which is UTC without saying so; None when it is none (SQLite keeps any text)."""
+    """The original's time, which is UTC without a time zone; None if it is not a time (SQLite accepts any text)."""
     try:
         found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:
@@ -128,7 +128,7 @@ def _text(value: object) -> str | None:
 
 
 def _keys(original: Original) -> dict[bytes, str]:
-    """The resources as they are named here, by their keys, in order."""
+    """The resources by their names here, with their keys, in order."""
     return dict(sorted((resource_digest(uri), uri) for uri in map(resource_name, original.resources)))
 
 
@@ -137,7 +137,7 @@ def _slices(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 
 def _read_held(tx: Transaction, keys: dict[bytes, str]) -> dict[str, list[tuple[Mode, str]]]:
-    """What is held here already: an expired lock counts until it is removed."""
+    """The locks held here already: an expired lock counts until it is removed."""
     held: dict[str, list[tuple[Mode, str]]] = {}
     for some in _slices(list(keys)):
         for lock in map(read_lock, tx.all(sql.READ_LOCKS, keys=some)):

@@ -1,4 +1,4 @@
-"""What `headgate migrate` does to a database: look, say, and (unless it is a dry run) do."""
+"""The steps of `headgate migrate` on a database: inspect it, report, and (unless it is a dry run) change it."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ STAYS = (
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What there is in a database."""
+    """The content of a database."""
 
     #: All tables.
     tables: frozenset[str]
-    #: The schema's version; "none": not made, or not to the end.
+    #: The schema's version; "none": not created, or not completely.
     version: str
-    #: True when somebody began to make the store and did not end.
+    #: True when creating the store was interrupted.
     half_made: bool
-    #: True when Ensembl's tables are there.
+    #: True when Ensembl's tables exist.
     has_ensembl: bool
-    #: The note that those have been taken over.
+    #: The record that those have been imported.
     mark: ensembl.TakeoverMark | None
 
     @property
     def store_is_there(self) -> bool:
-        """True when there is a store to open, of whatever version."""
+        """True when there is a store to open, of any version."""
         return self.version != "none" and not self.half_made
 
     @property
@@ -50,7 +50,7 @@ class Inspection:
 def migrate_database(
     url: str, *, beside: bool, dry_run: bool, options: StoreOptions = DEFAULT_OPTIONS
 ) -> tuple[bool, list[str]]:
-    """Bring a database to this version's schema, and Ensembl's locks into it: whether anything changed, and what."""
+    """Bring a database to this version's schema and import Ensembl's locks; returns the changes, if any."""
     dialect = dialect_for(url)
     dialect.read_only = dry_run
     with closing(Database(dialect, options)) as database:
@@ -80,7 +80,7 @@ def look(database: Database) -> Inspection:
 
 
 def refuse(database: Database, found: Inspection, *, beside: bool) -> None:
-    """A schema of a newer Headgate, or tables of something else that nobody said to go beside."""
+    """A schema of a newer Headgate, or tables of another program without permission to use the same database."""
     if found.version not in ("none", *schema_versions.versions()):
         schema_versions.check_version(database)
     foreign = found.tables and "hg_schema" not in found.tables
@@ -89,7 +89,7 @@ def refuse(database: Database, found: Inspection, *, beside: bool) -> None:
 
 
 def schema_line(found: Inspection, would: str) -> str:
-    """What happens to the schema; empty: nothing."""
+    """The change of the schema; empty: none."""
     newest = schema_versions.versions()[-1]
     make, finish, bring = ("make", "finish", "bring") if would else ("made", "finished", "brought")
     if found.half_made:
@@ -102,14 +102,14 @@ def schema_line(found: Inspection, would: str) -> str:
 
 
 def make_schema(database: Database) -> None:
-    """Run what is missing."""
+    """Run the missing migrations."""
     from headgate.stores.sql.migrations.upgrade import upgrade
 
     upgrade(database)
 
 
 def take_over(database: Database, found: Inspection, *, dry_run: bool) -> list[str]:
-    """Make or complete the schema and take Ensembl's locks into it, together."""
+    """Create or complete the schema and import Ensembl's locks, together."""
     if dry_run:
         look_at = partial(ensembl.preview, store_is_there=found.store_is_there)
         return told(database.read(look_at), "would import")
@@ -126,13 +126,13 @@ def take_over(database: Database, found: Inspection, *, dry_run: bool) -> list[s
 
 
 def told(plan: Takeover, verb: str) -> list[str]:
-    """A takeover for people."""
+    """A takeover, as text for display."""
     counts = f"clients: {len(plan.clients)}, resources: {len(plan.resources)}, locks: {len(plan.locks)}"
     return [f"{verb} from Ensembl's tables: {counts}", *plan.lines, STAYS]
 
 
 def nothing_to_do(database: Database, found: Inspection) -> list[str]:
-    """What to say when all is as it should be."""
+    """The message when nothing has to be done."""
     lines = [f"{database.name} has schema {found.version}: nothing to do"]
     if found.has_ensembl and found.mark:
         lines.append(f"Ensembl's locks were imported {found.mark.at}")

@@ -1,4 +1,4 @@
-"""Bring a database to this version's schema, once, however many processes try at the same moment."""
+"""Bring a database to this version's schema, once, however many processes try at the same time."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from headgate.stores.sql.schema import meta, metadata
 
 VERSION_TABLE = "hg_schema"
 Afterwards = Callable[[Transaction], None]
-#: Alembic keeps what it works on in its module: one migration at a time in a process.
+#: Alembic keeps its context in a module: only one migration at a time in a process.
 _one_at_a_time = threading.Lock()
 
 
 def upgrade(database: Database, afterwards: Afterwards | None = None) -> None:
     """Run every migration that is missing, and install the routines, under the schema lock.
 
-    All of it is one transaction where the database can. Where it cannot (MariaDB), a crash leaves a store without
-    a version or without a tag, which is never used as it is; running this again completes it. The tag and what
-    `afterwards` writes are one transaction everywhere.
+    It is one transaction if the database supports that. Otherwise (MariaDB) a crash leaves a store without a version or
+    without a tag, which is never used in that state; running this again completes it. The tag and the writes of
+    `afterwards` are one transaction on every database.
     """
     database.lend(lambda driver: _upgrade(database.dialect, driver, afterwards))
 
@@ -71,7 +71,7 @@ def _config(connection: Connection) -> Config:
 
 
 def _clear_half_made(connection: Connection, name: str) -> None:
-    """Remove what an interrupted first migration left: tables without a version, which nobody has used yet."""
+    """Remove the remains of an interrupted first migration: tables without a version, which were never used."""
     there = set(inspect(connection).get_table_names())
     left = [table for table in metadata.sorted_tables if table.name in there]
     if not left or VERSION_TABLE not in there or connection.execute(text("select 1 from hg_schema")).first():
@@ -85,6 +85,6 @@ def _clear_half_made(connection: Connection, name: str) -> None:
 
 
 def _name_store(connection: Connection) -> None:
-    """Give a new store its tag, by which its lock ids are known."""
+    """Give a new store its tag, the prefix of its lock ids."""
     if connection.execute(meta.select().where(meta.c.name == "tag")).first() is None:
         connection.execute(meta.insert().values(name="tag", value=secrets.token_hex(2)))

@@ -1,1 +1,1 @@
-"""A whole store, or its queue, on its way into a database or out of it."""
+"""Moving a whole store, or its queue, into a database or out of it."""

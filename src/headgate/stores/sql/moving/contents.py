@@ -1,4 +1,4 @@
-"""What is known of a store beside its rows: which facts move with it, and what each must look like in a backup."""
+"""Facts about a store besides its rows: which of them move with it, and the valid form of each in a backup."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headgate.stores.ports.moving import Contents, Row
 from headgate.stores.sql.database import facts
 from headgate.stores.sql.schema_versions import versions
 
-#: How far earlier copies of this store went beyond its tokens and ids.
+#: How far earlier copies of this store jumped beyond its tokens and ids.
 JUMPED = "jumped"
-#: Facts that move with a store, each with what it looks like.
+#: Facts that move with a store, each with its form.
 OF_THE_STORE: Mapping[str, str] = {
     "definitions": "[0-9a-z]{1,64}",
     "ensembl": ".{0,255}",
@@ -25,7 +25,7 @@ OF_THE_STORE: Mapping[str, str] = {
     r"master_check\.[0-9]{1,9}": "[A-Za-z0-9_-]{43}",
     "min_decrypt_version": "[0-9]{1,9}",
 }
-#: Facts that are true of a place, not of what is kept there.
+#: Facts about a location rather than its content.
 OF_THE_PLACE = (
     "tag", "clock", "service_alive", JUMPED, facts.ARRIVING, facts.TOKEN_FLOOR, facts.EPOCH, facts.CLOCK_SET,
     facts.RAISED,
@@ -38,7 +38,7 @@ def moves(name: str) -> bool:
 
 
 def read_jump(text: str | None) -> Jump:
-    """A jump as the store keeps it."""
+    """A jump as the store records it."""
     tokens, ids = (text or "0 0").split()
     return Jump(int(tokens), int(ids))
 
@@ -49,7 +49,7 @@ def write_jump(jump: Jump) -> str:
 
 
 def accept(contents: Contents, tables: Sequence[Table]) -> Mapping[str, Callable[[Row], str]]:
-    """Raise BadValue or BadPayload for a backup that does not fit; return for each table a check of its rows."""
+    """Raise BadValue or BadPayload for an unsuitable backup; return for each table a check of its rows."""
     newest = versions()[-1]
     if contents.schema != newest:
         raise BadValue(
@@ -81,7 +81,7 @@ def _row_check(table: Table) -> Callable[[Row], str]:
 
 
 def _value_check(column: Any) -> Callable[[Any], bool]:
-    """For a column: whether a value in JSON can be kept there."""
+    """For a column: whether it can store a JSON value."""
     kind = column.type
     if isinstance(kind, LargeBinary):
         most = 2 * (kind.length or 2**31)

@@ -1,4 +1,4 @@
-"""A queue that moves by itself into a database that keeps something else too, or out of it."""
+"""Moving a queue alone, into a database that contains other data too, or out of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headgate.stores.sql.queue.statements import ADD_COUNTER
 from headgate.stores.sql.store import SqlStore
 
 TABLES = (schema.counter, schema.batch, schema.ingest_job, schema.hold, history)
-#: What of a table belongs to the queue, where that is not all of it.
+#: The condition for rows that belong to the queue, for tables with other rows.
 OWN = {history.name: f" where {one_of('noun', QUEUE_NOUNS)}"}
 #: Columns of an item that is not taken.
 FREE: Mapping[str, Any] = {"worker": "", "request_id": "", "token": 0, "lease": None, "lease_until": None}
@@ -37,7 +37,7 @@ FREE: Mapping[str, Any] = {"worker": "", "request_id": "", "token": 0, "lease": 
 def open_queue_place(
     url: str, *, source: bool = False, options: StoreOptions = DEFAULT_OPTIONS
 ) -> Iterator[SqlQueuePlace]:
-    """The queue in the database of that URL. A `source` must be there; anything else is made if it is empty."""
+    """The queue in the database at that URL. A `source` must exist; a target is created if it is empty."""
     if source:
         require_store(url)
     database = open_database(url, options, half_moved=True)
@@ -57,7 +57,7 @@ class SqlQueuePlace:
         self._store = SqlStore(database)
         self.tag = self._store.tag
         self._target = SqlTarget(database, TABLES, OWN)
-        #: How many jobs of each batch were put here.
+        #: Number of jobs of each batch that were copied here.
         self._put: dict[str, int] = {}
 
     @property
@@ -74,7 +74,7 @@ class SqlQueuePlace:
 
     def last_token(self) -> int:
         def read(tx: Transaction) -> int:
-            # Drawn, so that it is greater than those of claims, and of items that are gone.
+            # Issued newly, so that it is greater than the tokens of claims and of removed items.
             return max(tx.next_token(), int(tx.one(sql.READ_LAST_TOKEN)[0] or 0), facts.read_floor(tx))
 
         return self._database.write(read)

@@ -1,4 +1,4 @@
-"""Every statement by which a store is moved, each with its sentence."""
+"""Every statement for moving a store, each with its sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole database on the move: read as it is at one moment, written into an empty one, compared, and let go."""
+"""Moving a whole database: it is read as of one moment, written into an empty one, compared, and released."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headgate.stores.sql.queue.statements import ADD_COUNTER
 from headgate.stores.sql.schema import metadata
 from headgate.stores.sql.schema_versions import versions
 
-#: What is not read and written row by row, and why.
+#: The tables that are not copied row by row, and why.
 NOT_ROWS = {
     "hg_meta": "the facts about the store go as such; those about its place stay there",
     "hg_token": "it has no rows: the last number that was given goes, and tokens go on behind it",
@@ -43,12 +43,14 @@ NOT_ROWS = {
     "hg_mark": "only PostgreSQL has it, and writes it again where it is missing",
 }
 TABLES: tuple[Table, ...] = tuple(table for table in metadata.sorted_tables if table.name not in NOT_ROWS)
-#: On the lease clock: from here on it is no moment, but never.
+#: On the lease clock: values from here on mean never.
 NEVER = 1 << 60
 
 
 class SqlSource:
-    """A database as it was when this was made. Unless it may be `in_use`, StoreInUse when a lease runs in it."""
+    """A database at the moment when this was created. Unless it may be `in_use`, StoreInUse when it has an active
+    lease.
+    """
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class SqlSource:
         self._in_use = in_use
         self._lasts = _lasts(self._ask, tables)
         self.contents = self._look(*clocks)
-        # Counted in the very rows that are copied: work that begins later is not among them, and is found at the end.
+        # Counted in exactly the rows that are copied: work that begins later is found at the end.
         self._refuse_users(self._ask(sql.COUNT_LEASES, now=clocks[1], never=NEVER))
 
     def rows(self, table: str) -> Iterator[Sequence[Row]]:
@@ -79,7 +81,7 @@ class SqlSource:
             self._database.read(self._check_unused)
 
     def jump(self) -> Jump:
-        """Return a jump beyond those of earlier copies; ids go on where they are when nobody works on the source."""
+        """Return a jump beyond those of earlier copies; ids do not jump when nobody works on the source."""
 
         def remember(tx: Transaction) -> Jump:
             found = tx.one(facts.HOLD_FACT, name=moved.JUMPED)
@@ -95,7 +97,7 @@ class SqlSource:
         known = {str(name): str(value) for name, value in self._ask(facts.READ_FACTS)}
         counts = {name: int(last[0]) for name, last in self._lasts.items()}
         numbers = {str(name): int(value) for name, value in self._ask(sql.READ_COUNTERS)}
-        # Drawn after the moment that the rows are of, so it is greater than all tokens of claims in them.
+        # Issued after the rows' moment, so it is greater than all tokens of claims in them.
         token = self._database.write(lambda tx: tx.next_token())
         greatest = int(self._ask(sql.READ_LAST_TOKEN)[0][0] or 0)
         columns = {name: [column.name for column in table.columns] for name, table in self._tables.items()}
@@ -129,7 +131,7 @@ class SqlSource:
 
 
 def _lasts(ask: Callable[[Statement], Sequence[Any]], tables: Sequence[Table]) -> dict[str, tuple[Any, ...]]:
-    """How many rows each table has, and the number of its last one where they are numbered."""
+    """Number of rows of each table, and the number of its last one if they are numbered."""
     found = {}
     for table in tables:
         number = "0" if table.autoincrement_column is None else f"max({table.autoincrement_column.name})"
@@ -140,11 +142,11 @@ def _lasts(ask: Callable[[Statement], Sequence[Any]], tables: Sequence[Table]) -
 
 @contextmanager
 def open_source(url: str, *, in_use: bool, tables: Sequence[Table] = TABLES) -> Iterator[SqlSource]:
-    """A snapshot of the database of that URL. Raises StoreInUse if a lease runs in it, unless it may be `in_use`."""
+    """A snapshot of the database at that URL. StoreInUse if it has an active lease, unless it may be `in_use`."""
     require_store(url)
     database = opening.open_database(url)
     try:
-        # Asked before: what happens after this counts as not in the rows.
+        # Read first: everything that happens after this counts as missing from the rows.
         at, now = database.read(lambda tx: tx.one(sql.READ_CLOCKS))
         with database.still() as still:
             yield SqlSource(database, still, (int(at), int(now)), tables, in_use=in_use)
@@ -165,7 +167,7 @@ def require_store(url: str) -> None:
 
 
 def accept_backup(contents: Contents) -> Mapping[str, Callable[[Row], str]]:
-    """Raise BadValue or BadPayload for a backup that does not fit; return for each table a check of its rows."""
+    """Raise BadValue or BadPayload for an unsuitable backup; return for each table a check of its rows."""
     return moved.accept(contents, TABLES)
 
 
@@ -173,7 +175,7 @@ def accept_backup(contents: Contents) -> Mapping[str, Callable[[Row], str]]:
 def open_target(
     url: str, tables: Sequence[Table] = TABLES, options: StoreOptions = DEFAULT_OPTIONS
 ) -> Iterator[SqlTarget]:
-    """The database of that URL, for writing."""
+    """The database at that URL, for writing."""
     database = opening.open_database(url, options, half_moved=True)
     try:
         yield SqlTarget(database, tables)
@@ -187,7 +189,7 @@ class SqlTarget:
     def __init__(
         self, database: Database, tables: Sequence[Table] = TABLES, own: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        """`own`: the condition on the rows of a table that must be empty, where that is not the whole table."""
+        """`own`: for tables that need not be completely empty, the condition of rows that must not exist."""
         self.name = database.name
         self._own = own
         self._database = database
@@ -203,7 +205,7 @@ class SqlTarget:
         self._shift = int(now) - contents.now
 
     def arrive(self, tag: str) -> None:
-        """Empty, and nobody but this works with it; it is the store of that tag that comes."""
+        """Empty, and not in use by anything else; the arriving store is the one with that tag."""
         try:
             begun_before = self._database.write(lambda tx: self._take_over(tx, tag))
         except Duplicate:
@@ -248,7 +250,7 @@ class SqlTarget:
         self._database.dialect.learn_sizes(self._database)
 
     def _take_over(self, tx: Transaction, tag: str) -> bool:
-        """Nobody works with it from here on. True: a try before this one may have left rows."""
+        """Only this process uses it from here on. True: an earlier attempt may have left rows."""
         mark = {"from": tag, "run": self._run}
         standing = tx.one(facts.READ_FACT, name=facts.ARRIVING)
         if standing is None:
@@ -272,7 +274,7 @@ class SqlTarget:
         return Statement(sentence, f"{act} {table}{self._own.get(table, '')} {tail}")
 
     def write(self, work: Callable[[Transaction], None]) -> None:
-        """In one transaction, if nobody else has begun to move something into the same place."""
+        """In one transaction, if no other process has begun to move something into the same location."""
 
         def guarded(tx: Transaction) -> None:
             standing = tx.one(facts.HOLD_FACT, name=facts.ARRIVING)
@@ -300,7 +302,7 @@ class SqlTarget:
 
 
 def _read(database: Database, still: DriverConnection, table: Table, shift: int = 0) -> Iterator[Sequence[Row]]:
-    """The rows in the types of JSON, in portions."""
+    """The rows in JSON types, in portions."""
     told = _tellers(table, shift)
     cursor = database.dialect.streaming(still)
     try:
@@ -312,7 +314,7 @@ def _read(database: Database, still: DriverConnection, table: Table, shift: int 
 
 
 def _tellers(table: Table, shift: int) -> list[Callable[[Any], Any]]:
-    """For each column: from what drivers return to a type of JSON."""
+    """For each column: from the driver's values to a JSON type."""
 
     def teller(column: Any) -> Callable[[Any], Any]:
         if isinstance(column.type, LargeBinary):
@@ -325,7 +327,7 @@ def _tellers(table: Table, shift: int) -> list[Callable[[Any], Any]]:
 
 
 def _takers(table: Table, shift: int) -> list[Callable[[Any], Any]]:
-    """For each column: the way back."""
+    """For each column: the inverse conversion."""
 
     def taker(column: Any) -> Callable[[Any], Any]:
         if isinstance(column.type, LargeBinary):
@@ -336,7 +338,9 @@ def _takers(table: Table, shift: int) -> list[Callable[[Any], Any]]:
 
 
 def _shifted(shift: int) -> Callable[[Any], Any]:
-    """A moment on one store's lease clock as it is on another's: what was left is still left. 0 is no moment."""
+    """A moment on one store's lease clock, converted to another's: the remaining time stays the same. 0 is not a
+    moment.
+    """
     return lambda value: value if value is None or value == 0 or value >= NEVER else value + shift
 
 

@@ -10,13 +10,13 @@ from headgate.core.errors import HeadgateError
 from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.database.wires import Wire
 
-#: The shortest pause between two looks.
+#: The shortest pause between two checks.
 SHORTEST = 0.001
-#: A look is worth at most this part of the time waited so far.
+#: A check may take at most this part of the time waited so far.
 PART = 0.05
-#: The longest pause. It is the pause of those who are woken, too: wake-ups may get lost.
+#: The longest pause. It is also the pause of waiters that are woken, because wake-ups may get lost.
 LISTENING_PAUSE = 1.0
-#: Where listening ends with each wake-up, it begins again after this long: waiters poll meanwhile.
+#: If each wake-up ends the listening, it is restarted after this long: waiters poll meanwhile.
 REST_SECONDS = 0.25
 
 
@@ -24,7 +24,7 @@ class WakeupListener:
     """The thread of this process that receives the wake-ups of a channel."""
 
     def __init__(self, database: Database, heard: Callable[[int], None], wire: Wire | None = None) -> None:
-        """`wire`: what news come by; without one, the dialect's own way to one process."""
+        """`wire`: the transport of the news; without one, the dialect's own notifications to one process."""
         self._database = database
         self._listen_on = database.dialect.listen if wire is None else wire.listen
         self._wire = wire
@@ -41,7 +41,7 @@ class WakeupListener:
         return self._listening.is_set()
 
     def begin(self, channel: str | None = None) -> str:
-        """Listen, unless this process does already. Returns the channel; a new one where none is named."""
+        """Listen, unless this process does already. Returns the channel; a new one if none is named."""
         with self._guard:
             if self._pid != os.getpid():
                 self._start(channel or f"hg_{os.urandom(8).hex()}")

@@ -1,7 +1,7 @@
-"""News: waiters in every process of the store learn what becomes claimable or takeable.
+"""News: waiters in every process of the store learn which chunks and items can be claimed or taken.
 
-A waiter for a chunk or an item names topics. A change is announced on its topic after the commit, if the
-transaction saw that somebody listens. A wake-up may get lost; a waiter polls once a second anyway.
+A waiter for a chunk or an item subscribes to topics. A change is announced on its topic after the commit, if the
+transaction found that another process listens. A wake-up may get lost, so a waiter also polls once a second.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from headgate.stores.sql.news.listener import WakeupListener
 
 T = TypeVar("T")
 
-#: The topic of changes that may concern anybody.
+#: The topic of changes that may concern every waiter.
 ANYTHING = ""
-#: The longest pause between two looks of a waiter that nobody wakes.
+#: The longest pause between two checks of a waiter that is not woken.
 LONGEST = 0.25
 
 
 @lru_cache(maxsize=4096)
 def number_of(topic: str) -> int:
-    """What stands for a topic in a wake-up. Two topics may have one number: then somebody looks in vain."""
+    """The number that represents a topic in a wake-up. Two topics may have the same number: then a waiter checks in
+    vain.
+    """
     return int.from_bytes(hashlib.sha256(topic.encode()).digest()[:6]) + EVERYTHING + 1 if topic else EVERYTHING
 
 
 def of_job(job: str) -> str:
-    """The topic of what a job does to its chunks."""
+    """The topic of a job's changes to its chunks."""
     return f"job {job}"
 
 
@@ -49,7 +51,7 @@ def of_data(dataid: str) -> str:
 
 
 class Subscription:
-    """One who waits: it is woken until it ends."""
+    """A waiter: it is woken until it ends."""
 
     def __init__(self, news: News, topics: Iterable[str], wake: Callable[[], None]) -> None:
         self.numbers = frozenset(map(number_of, topics))
@@ -59,14 +61,14 @@ class Subscription:
 
     @property
     def pause(self) -> float:
-        """Seconds after which to look, if nobody calls."""
+        """Seconds after which to check if it is not woken."""
         if self._news.told:
             return listener.LISTENING_PAUSE
         waited = time.monotonic() - self._began
         return max(min(waited * listener.PART, LONGEST), listener.SHORTEST)
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Stop waiting."""
         self._news.forget(self)
 
 
@@ -84,7 +86,9 @@ class News:
 
     @property
     def told(self) -> bool:
-        """Whether wake-ups reach this process, nobody else could send one, or looking once a second has to do."""
+        """Whether wake-ups reach this process, no other process could send one, or polling once a second has to
+        suffice.
+        """
         return self._wire is None or self._listener.listening or self._database.dialect.polls_slowly
 
     def listen(self, topics: Iterable[str], wake: Callable[[], None]) -> Subscription:
@@ -97,7 +101,7 @@ class News:
         return listening
 
     def forget(self, listening: Subscription) -> None:
-        """Nobody waits there any more."""
+        """Stop waiting for these."""
         with self._guard:
             self._listening.discard(listening)
 
@@ -108,7 +112,7 @@ class News:
         return result
 
     def written(self, work: Callable[[Transaction], T], *, again: bool = False) -> tuple[T, bool]:
-        """The same, for a caller that announces it later. Returns also whether anybody may listen."""
+        """The same, for a caller that announces it later. Also returns whether another process may be listening."""
 
         def noted(tx: Transaction) -> tuple[T, bool]:
             return work(tx), tx.listened
@@ -116,7 +120,7 @@ class News:
         return self._database.write_through(noted, again=again)
 
     def tell(self, topics: Iterable[str], *, listened: bool = True) -> None:
-        """Wake the waiters for one of these. `listened`: there may be some in other processes."""
+        """Wake the waiters for any of these. `listened`: there may be some in other processes."""
         numbers = {number_of(topic) for topic in topics}
         for number in numbers:
             self._heard(number)
@@ -129,7 +133,7 @@ class News:
 
     def _heard(self, number: int) -> None:
         if not self._listening:
-            return  # One that listens later looks first.
+            return  # A process that starts listening later checks first.
         with self._guard:
             called = [each for each in self._listening if number == EVERYTHING or number in each.numbers]
         for each in called:

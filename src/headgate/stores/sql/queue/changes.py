@@ -1,4 +1,4 @@
-"""Applies what was decided about the queue: each kind of change is a statement."""
+"""Applies decisions about the queue: each kind of change is a statement."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def carry_out(tx: Transaction, item_id: str, unit: Callable[[QueueSnapshot], QueueOutcome[T]], event: str = "") -> T:
-    """Load an item, decide, and write what changes. `event`: what is to be fired, if the rows of it decide."""
+    """Load an item, decide, and write the changes. `event`: the event to fire, if its rows decide."""
     snapshot = load(tx, item_id, event)
     return apply(tx, unit(snapshot), snapshot.now)
 
@@ -53,7 +53,7 @@ def apply(tx: Transaction, outcome: QueueOutcome[T], now: datetime) -> T:
 
 
 def new_numbers(tx: Transaction, noun: Noun, count: int) -> int:
-    """Numbers that nobody else gets, in the order in which they become visible; the first of them."""
+    """Unused numbers, in the order in which they become visible; returns the first of them."""
     if not tx.count(sql.RAISE_COUNTER, name=noun.prefix, count=count):
         tx.run(sql.ADD_COUNTER, name=noun.prefix, count=count)
     return int(tx.one(sql.READ_COUNTER, name=noun.prefix)[0]) - count + 1
@@ -66,7 +66,7 @@ def add_entry(tx: Transaction, entry: QueueRecord, now: datetime) -> None:
 
 
 def remove(tx: Transaction, change: RemoveItem, _now: datetime | None = None) -> None:
-    """No trace of an item, or of a batch's jobs; the history stays."""
+    """Remove every trace of an item, or of a batch's jobs; the history stays."""
     if isinstance(change.item, Batch):
         tx.run(sql.DROP_JOBS_OF, batch=number_of(change.item.id))
     tx.run(noun_of(change.item.id).sql.drop, id=number_of(change.item.id))
@@ -109,7 +109,7 @@ def _change_item(tx: Transaction, change: ChangeItem, _now: datetime) -> None:
 
 
 def _edit_item(tx: Transaction, change: EditItem, _now: datetime) -> None:
-    # What is the same as before counts as not written on some databases.
+    # Some databases count a row as unchanged if the new values equal the old ones.
     _write(tx, change.before, change.after, drop_owner=False)
 
 
@@ -134,7 +134,7 @@ def _log(_tx: Transaction, change: Override, _now: datetime) -> None:
 
 
 def _entry_columns(entry: QueueRecord, now: datetime) -> dict[str, Any]:
-    """What the history keeps of an event, but for its subject."""
+    """The values of a history entry about an event, except its subject."""
     return {
         "at": micro(now), "noun": entry.noun, "event": entry.event,
         "batch": number_of(entry.batch) if entry.batch else None, "who": entry.who, "token": entry.token,

@@ -1,4 +1,4 @@
-"""Commands of the queue within a transaction: what the core decides is loaded and applied."""
+"""Commands of the queue within a transaction: the core decides, and its decision is applied."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headgate.stores.sql.queue.snapshots import load, read_collection_hold, rule
 
 
 def submit(tx: Transaction, submission: Submission, who: str) -> Batch:
-    """A new batch; or the one that was made already by this very request."""
+    """A new batch, or the one that this request has created already."""
     submit_id = submission.request_id or None
     if submit_id and (row := tx.one(sql.READ_SUBMITTED, submit_id=submit_id)):
         return read_batch(row)
@@ -43,9 +43,9 @@ def create_jobs(tx: Transaction, taken: Taken, position: int, jobs: Sequence[New
 
 
 def take(tx: Transaction, noun: Noun, state: str, asker: Asker, after: Place | None) -> Item | None:
-    """The first that nobody has; or what this very request took already, when its answer may have been lost.
+    """The first free one; or the one that this request has taken already, if its answer may have been lost.
 
-    What a dead consumer had is reaped first, and passed over when it is held for that.
+    A dead consumer's item is reaped first, and skipped when that puts it on hold.
     """
     if tx.again and (row := tx.one(noun.sql.find_repeated, state=state, request_id=asker.request_id)):
         return noun.read_taken(row)
@@ -64,7 +64,7 @@ def take(tx: Transaction, noun: Noun, state: str, asker: Asker, after: Place | N
 
 
 def place_columns(noun: Noun, after: Place | None) -> dict[str, object]:
-    """Where to look on; batches have no priority."""
+    """The position to continue from; batches have no priority."""
     if after is None:
         return {}
     place: dict[str, object] = {"after": number_of(after.id)}
@@ -85,7 +85,7 @@ def renew(tx: Transaction, taken: Taken, lease: float) -> float:
 
 
 def give_back(tx: Transaction, taken: Taken, message: str) -> None:
-    """The consumer lets go of it. In one statement; where nothing was written, the core decides what has happened."""
+    """The consumer releases it. In one statement; if nothing was written, the core finds out what has happened."""
     if not tx.count(noun_of(taken.id).sql.give_back, **_guard(taken), message=message[:MESSAGE_LENGTH]):
         carry_out(tx, taken.id, lambda seen: queue_work.give_back(seen, taken, message))
 
@@ -99,7 +99,7 @@ def _guard(taken: Taken) -> dict[str, Any]:
 
 
 def act(tx: Transaction, item_id: str, event: str, by: By, reason: str, who: str, seen: list[Item]) -> Item:
-    """An operator's or a daemon's event. `seen`: the item as an earlier try of the same act found it."""
+    """An operator's or a daemon's event. `seen`: the item as an earlier attempt at the same action found it."""
     snapshot = load(tx, item_id, event)
     if tx.again and (done := _done_already(tx, snapshot.item, item_id, event, reason, who, seen)):
         return done
@@ -110,7 +110,7 @@ def act(tx: Transaction, item_id: str, event: str, by: By, reason: str, who: str
 def _done_already(
     tx: Transaction, item: Item | None, item_id: str, event: str, reason: str, who: str, seen: list[Item]
 ) -> Item | None:
-    """What an earlier try of the same act did before it was cut off."""
+    """The effect of an earlier attempt at the same action before it was interrupted."""
     told = tx.one(sql.READ_LAST_TOLD, noun=noun_of(item_id).name, subject=str(number_of(item_id)))
     if told is None or tuple(told[:3]) != (event, who, reason[:MESSAGE_LENGTH]) or not seen:
         return None
@@ -130,7 +130,7 @@ def report_late(tx: Transaction, taken: Taken) -> None:
 
 
 def set_hold(tx: Transaction, hold: Hold) -> Hold:
-    """The collection waits; the hold that stands."""
+    """Put the collection on hold; returns the hold in force."""
     at = _now(tx)
     if tx.count(sql.ADD_HOLD, profile=hold.profile, reason=hold.reason, who=hold.who, at=at) > 0:
         add_entry(tx, queue_work.record_hold(hold, actor()), moment(at))
@@ -140,7 +140,7 @@ def set_hold(tx: Transaction, hold: Hold) -> Hold:
 
 
 def clear_hold(tx: Transaction, profile: str, who: str) -> bool:
-    """The collection no longer waits. False: it did not."""
+    """Clear the hold of the collection. False: there was none."""
     standing = read_collection_hold(tx, profile)
     if standing is None or not tx.count(sql.DROP_HOLD, profile=profile):
         return False
@@ -149,7 +149,7 @@ def clear_hold(tx: Transaction, profile: str, who: str) -> bool:
 
 
 def sign_on(tx: Transaction, daemon: Daemon) -> None:
-    """Record that a daemon is alive; daemons that died before are forgotten."""
+    """Record that a daemon is alive; daemons that died before are removed."""
     said = {
         "id": daemon.id, "worker": daemon.worker, "steps": " ".join(daemon.steps), "lease": to_micro(daemon.lease),
     }  # fmt: skip

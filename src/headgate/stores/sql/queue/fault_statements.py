@@ -1,4 +1,4 @@
-"""The statements by which faults of the queue are found and repaired."""
+"""Statements that find and repair faults of the queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headgate.stores.sql.database.sql_text import Statement
 
 
 def _states(folder: Folder) -> str:
-    """The states whose jobs are in a folder, as a list."""
+    """The states whose jobs are in a folder, as a SQL list."""
     return ", ".join(f"'{state}'" for state, where in FOLDERS.items() if where is folder)
 
 

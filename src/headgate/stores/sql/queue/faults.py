@@ -1,4 +1,4 @@
-"""What should not be in the queue's tables: found, explained, and repaired where that is safe."""
+"""Damage in the queue's tables: detection, explanation, and repair where that is safe."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from headgate.stores.sql.queue.rows import BATCHES, JOBS, number_of
 from headgate.stores.sql.queue.schema import kept_states
 from headgate.stores.sql.queue.snapshots import count_folders, jobs_held_still, load, rules_of
 
-#: Seconds after which an expired lease that nobody has reaped is a fault.
+#: Seconds after which an expired lease that was not reaped counts as a fault.
 LONG_GONE = 60 * MICROSECONDS
-#: A batch whose making stopped, and that nobody has taken up for this long.
+#: Time after which a batch whose creation stopped, and was not continued, is reported.
 ABANDONED = 600 * MICROSECONDS
 MOST = 1000
 DEAD_OWNER = "dead-owner"
@@ -26,7 +26,7 @@ NOUNS = (BATCHES, JOBS)
 
 
 def faults(tx: Transaction) -> list[Fault]:
-    """Everything that should not be."""
+    """All damage."""
     return [*_unknown_states(tx), *_wrong_counts(tx), *_lost_jobs(tx), *_dead_owners(tx), *_abandoned(tx)]
 
 

@@ -1,4 +1,4 @@
-"""Questions about the queue with filters: batches, ingest jobs, the history."""
+"""Queries about the queue with filters: batches, ingest jobs, the history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ask_jobs(database: Database, which: JobFilter) -> Sequence[IngestJob]:
 def _ask(
     database: Database, table: Table, columns: str, which: BatchFilter | JobFilter, wanted: Mapping[str, object]
 ) -> list[Row]:
-    """Rows in which the columns have the wanted values, as far as there are any."""
+    """Rows in which the columns have the wanted values, if any are given."""
     item, now = table.alias("i"), database.dialect.now
     question: Select[Any] = select(text(columns.format(now=now))).select_from(item)
     question = question.where(*(item.c[name] == value for name, value in wanted.items() if value is not None))
@@ -47,7 +47,7 @@ def _ask(
 
 
 def ask_job_ids(database: Database, batch_id: str, folder: Folder) -> Sequence[str]:
-    """The jobs that a batch has in one of its folders, by id."""
+    """The jobs in one of a batch's folders, by id."""
     job = schema.ingest_job.c
     here = [state for state, where in FOLDERS.items() if where is folder]
     inside = job.state.not_in(list(FOLDERS)) if folder is Folder.PROCESSING else job.state.in_(here)
@@ -56,7 +56,7 @@ def ask_job_ids(database: Database, batch_id: str, folder: Folder) -> Sequence[s
 
 
 def ask_cleanable(database: Database, machine: Machine, seconds: float, limit: int) -> Sequence[str]:
-    """What `clean` has a row for, and has been in its state for that long."""
+    """Items for which `clean` has a row, and that have been in their state for that long."""
     noun, table = (BATCHES, schema.batch) if machine.name == BATCHES.name else (JOBS, schema.ingest_job)
     states = cleanable(machine)
     until: ColumnElement[int] = literal_column(database.dialect.wall) - to_micro(seconds)

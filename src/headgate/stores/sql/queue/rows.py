@@ -1,4 +1,4 @@
-"""Rows of the queue as batches and ingest jobs, and the other way round."""
+"""Conversion between rows of the queue and batches or ingest jobs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from headgate.stores.sql.queue import statements as sql
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """Batches, or ingest jobs: how they are kept."""
+    """The storage of batches, or of ingest jobs."""
 
-    #: What it is called.
+    #: Its name.
     name: str
-    #: What an id begins with.
+    #: The prefix of an id.
     prefix: str
     sql: sql.ItemStatements
     read: Callable[[Row], Item]
 
     def read_taken(self, row: Row) -> Item:
-        """The same of what is taken, with the hold of its collection."""
+        """The same for taken items, with the hold of their collection."""
         item = self.read(row[:-1])
         return item if row[-1] is None else replace(item, hold=str(row[-1]))
 
@@ -42,12 +42,12 @@ def number_of(item_id: str) -> int:
 
 
 def noun_of(item_id: str) -> Noun:
-    """What an id is the id of."""
+    """The noun of an id."""
     return BATCHES if is_batch(item_id) else JOBS
 
 
 def read_batch(row: Row) -> Batch:
-    """Columns of a batch as a batch."""
+    """A batch from its columns."""
     (number, state, profile, submitter, url, kind, mode, metadata, submit_id, message, since, processing, failed,
      completed, made, report, *rest) = row  # fmt: skip
     return Batch(
@@ -66,7 +66,7 @@ def read_batch(row: Row) -> Batch:
 
 
 def read_job(row: Row) -> IngestJob:
-    """Columns of a job as a job."""
+    """A job from its columns."""
     (number, batch, state, last, retries, priority, space, identifiers, configuration, message, since,
      *rest) = row  # fmt: skip
     names = json.loads(identifiers)
@@ -87,7 +87,7 @@ def read_job(row: Row) -> IngestJob:
 
 
 def _read_owner(columns: Sequence[Any]) -> dict[str, Any]:
-    """The last columns of an item: its crashes and its owner. An item of a dead owner is free."""
+    """The last columns of an item: its crashes and its owner. An item with a dead owner is free."""
     crashes, former, worker, token, lease, left, principal = columns
     alive = left is not None and left > 0
     owner = {"worker": str(worker), "lease": to_seconds(lease), "principal": str(principal)} if alive else {}
@@ -95,29 +95,29 @@ def _read_owner(columns: Sequence[Any]) -> dict[str, Any]:
 
 
 def dead_worker(row: Row) -> str | None:
-    """Who took an item and died, by its columns; None: nobody did."""
+    """The worker that took an item and died, from its columns; None: nobody did."""
     worker, _token, _lease, left, _principal = row[-5:]
     return str(worker) if left is not None and left <= 0 else None
 
 
 def read_hold(row: Row) -> Hold:
-    """Columns of a hold as a hold."""
+    """A hold from its columns."""
     profile, reason, who, since = row
     return Hold(str(profile), str(reason), str(who), moment(since))
 
 
 def document(value: object) -> str:
-    """A document as it is kept."""
+    """A document as it is stored."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def identifiers_document(names: Identifiers) -> str:
-    """Identifiers as they are kept."""
+    """Identifiers as they are stored."""
     return document({"primary": names.primary, "local": list(names.local)})
 
 
 def job_columns(job: IngestJob) -> dict[str, Any]:
-    """What a move may change of a job."""
+    """The columns of a job that a transition may change."""
     return {
         "state": job.state, "last_successful": job.last_successful, "retry_count": job.retry_count,
         "priority": job.priority, "space_needed": job.space_needed, "profile": job.profile,
@@ -127,7 +127,7 @@ def job_columns(job: IngestJob) -> dict[str, Any]:
 
 
 def batch_columns(batch: Batch) -> dict[str, Any]:
-    """What a move may change of a batch."""
+    """The columns of a batch that a transition may change."""
     return {
         "state": batch.state, "message": batch.message, "since": micro(batch.since), "crashes": batch.crashes,
         "former": batch.former,
@@ -141,7 +141,7 @@ def _report_document(report: Report) -> str:
 
 
 def read_daemon(row: Row) -> Daemon:
-    """Columns of a daemon as a daemon."""
+    """A daemon from its columns."""
     name, worker, steps, since, lease, left = row
     return Daemon(
         str(name), str(worker), tuple(str(steps).split()), to_seconds(lease) or 0.0, moment(since), to_seconds(left)

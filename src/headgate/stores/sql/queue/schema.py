@@ -11,14 +11,14 @@ from headgate.stores.sql.database.columns import MYSQL, ON_LEASE_CLOCK, Document
 
 
 def kept_states(machine: Machine) -> tuple[str, ...]:
-    """The states that a row can be in: those that something leads to without removing it."""
+    """The states that a row can have: those that some transition leads to without removing it."""
     return tuple(dict.fromkeys(row.target for row in machine.rows if Also.DROP_ALL not in row.also))
 
 
-#: What has been taken has an end of its lease, and a length.
+#: A taken item has a lease length, and an end of the lease.
 TAKEN = "(lease is null) = (lease_until is null)"
 
-# The last number that was given to a batch, and to an ingest job: never given again.
+# The last number issued to a batch, and to an ingest job: numbers are never reused.
 counter = Table(
     "hg_counter",
     metadata,
@@ -41,7 +41,7 @@ batch = Table(
     Column("submit_id", text(200), comment="of the request to submit; a repeat gives the same batch"),
     Column("message", text(1000), nullable=False),
     Column("since", BigInteger, nullable=False, comment="micro-seconds since 1970"),
-    # Its jobs, counted in the write that moves them.
+    # Counts of its jobs, updated in the write that moves them.
     Column("processing", Integer, nullable=False),
     Column("failed", Integer, nullable=False),
     Column("completed", Integer, nullable=False),
@@ -92,9 +92,9 @@ ingest_job = Table(
     CheckConstraint(f"priority between 0 and {HIGHEST_NUMBER}", name="hg_ingest_job_priority"),
     CheckConstraint("space_needed >= 0 and retry_count >= 0", name="hg_ingest_job_numbers"),
     CheckConstraint(TAKEN, name="hg_ingest_job_taken"),
-    # The order of taking. Taking itself changes no index: what is taken is passed over, and there is little of it.
+    # The order in which items are taken. Taking changes no index: taken items are skipped, and they are few.
     Index("hg_ingest_job_next", "state", "priority", "id"),
-    # No job of a payload is made twice.
+    # No job of a payload is created twice.
     Index("hg_ingest_job_batch", "batch_id", "position", unique=True),
     **MYSQL,
 )

@@ -1,4 +1,4 @@
-"""How a consumer without work is woken: by news of an item, or by looking."""
+"""How an idle consumer is woken: by news of an item, or by polling."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from headgate.stores.sql.news import listener
 from headgate.stores.sql.news.topics import News
 from headgate.stores.sql.queue.rows import BATCHES, JOBS, Noun
 
-#: The shortest and the longest pause between two looks, where nobody can be woken.
+#: The shortest and the longest pause between two polls, if wake-ups are not possible.
 SHORTEST, LONGEST = 0.005, 0.25
-#: The pause before a look at what was free and for which somebody was called.
+#: The pause before checking for free items for which a sleeper was woken.
 AGAIN = 0.1
 
 
 def topic_of(machine: Machine, state: str) -> str:
-    """The topic of items that come into a state."""
+    """The topic of items that enter a state."""
     return f"{machine.name} {state}"
 
 
-#: The nouns and states behind the topics.
+#: The nouns and states of the topics.
 PLACES: dict[str, tuple[Noun, str]] = {
     topic_of(machine, state): (noun, state)
     for machine, noun in ((BATCH, BATCHES), (INGEST_JOB, JOBS))
@@ -37,20 +37,21 @@ PLACES: dict[str, tuple[Noun, str]] = {
 
 @dataclass(eq=False, slots=True)
 class _Sleeper:
-    """A thread without work."""
+    """An idle thread."""
 
-    #: What it waits for.
+    #: The states that it waits for.
     topics: tuple[str, ...]
-    #: Something to see to: it was called, or nobody looks any more.
+    #: It has something to do: it was woken, or no thread polls any more.
     woken: threading.Event = field(default_factory=threading.Event)
-    #: There may be something for it.
+    #: There may be an item for it.
     called: bool = False
 
 
 class Sleepers:
-    """Rings when an item comes into a state: for each item one sleeper is woken, and no more.
+    """Wakes one sleeper for each item that enters a state, and no more.
 
-    Of all threads of a process that sleep, one looks, for all of them: a hundred that look hold up those who work.
+    Of all sleeping threads of a process, one polls for all of them: a hundred polling threads would slow down the
+    workers.
     """
 
     def __init__(self, database: Database, news: News) -> None:
@@ -62,17 +63,17 @@ class Sleepers:
         self._looking = threading.Lock()
 
     def ring(self, machine: Machine, state: str, items: int = 1, *, listened: bool) -> None:
-        """Report that items came into that state. `listened`: somebody in another process may wait for them."""
+        """Report that items entered that state. `listened`: another process may be waiting for them."""
         topic = topic_of(machine, state)
         self._heard(topic, items - 1)
         self._news.tell([topic], listened=listened)
 
     def sleep(self, states: Sequence[tuple[Machine, str]], seconds: float) -> None:
-        """Sleep until there may be something to take in one of these states, or for that long."""
+        """Sleep until there may be an item to take in one of these states, or for that long."""
         until = time.monotonic() + seconds
         self._listen()
         with self._asleep(states) as me:
-            # What came before it lay down called nobody.
+            # News from before it went to sleep woke nobody.
             if self._free(me.topics):
                 return
             while not me.called and (left := until - time.monotonic()) > 0:
@@ -86,16 +87,16 @@ class Sleepers:
                     me.woken.clear()
 
     def _listen(self) -> None:
-        """From the first sleeper on."""
+        """Set by the first sleeper."""
         with self._guard:
             listens, self._listens = self._listens, True
         for topic in () if listens else PLACES:
             self._news.listen([topic], partial(self._heard, topic))
 
-    # ---------------------------------------------------------------- the one who looks
+    # ---------------------------------------------------------------- polling
 
     def _look_for_all(self, me: _Sleeper, until: float) -> None:
-        """Look on behalf of all sleepers, until this one has something to do itself."""
+        """Poll on behalf of all sleepers, until this one has something to do itself."""
         began = time.monotonic()
         seen = self._database.changed()
         callers = 1
@@ -104,7 +105,7 @@ class Sleepers:
             free = self._free({topic for each in list(self._sleepers) for topic in each.topics})
             for topic in free:
                 self._heard(topic, callers)
-            # A sleeper that was called needs a moment; what is still free then is for another one.
+            # A woken sleeper needs a moment; items that are still free after that are for another one.
             callers = 2 * callers if free else 1
             if free:
                 me.woken.wait(AGAIN)
@@ -112,7 +113,7 @@ class Sleepers:
                 seen = self._doze(me, seen, began, left)
 
     def _doze(self, me: _Sleeper, seen: object, began: float, seconds: float) -> object:
-        """Until the next look is due: something was written, or a dead consumer's lease may have run out."""
+        """Until the next poll is due: something was written, or a dead consumer's lease may have expired."""
         until = time.monotonic() + min(seconds, listener.LISTENING_PAUSE)
         while not me.woken.wait(min(self._pause(began), max(until - time.monotonic(), 0))):
             now = self._database.changed()
@@ -126,7 +127,7 @@ class Sleepers:
         return min(max((time.monotonic() - began) * listener.PART, SHORTEST), LONGEST)
 
     def _free(self, topics: Collection[str]) -> list[str]:
-        """Those of the topics in whose states something is free."""
+        """The topics with free items in their states."""
         asked = [(topic, *PLACES[topic]) for topic in topics]
         return self._database.read(
             lambda tx: [topic for topic, noun, state in asked if tx.one(noun.sql.is_free, state=state)]
@@ -145,12 +146,12 @@ class Sleepers:
             with self._guard:
                 self._sleepers.remove(me)
                 if self._sleepers:
-                    # It may have been the one who looked.
+                    # It may have been the polling one.
                     self._sleepers[0].woken.set()
 
     def _heard(self, topic: str, items: int = 1) -> None:
         if not self._sleepers:
-            return  # One that lies down later looks first.
+            return  # A thread that goes to sleep later checks first.
         with self._guard:
             waiting = [each for each in self._sleepers if topic in each.topics and not each.called]
             for each in waiting[:items]:

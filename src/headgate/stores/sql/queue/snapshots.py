@@ -1,6 +1,6 @@
-"""Loads what a decision about the queue is made on: the rows are held still until it is written.
+"""Loads the snapshot for a decision about the queue: its rows are locked until the changes are written.
 
-A job's row is always held before its batch's, so that two transactions never wait for each other.
+A job's row is always locked before its batch's, so that transactions never deadlock.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.queue import statements as sql
 from headgate.stores.sql.queue.rows import JOBS, dead_worker, noun_of, number_of, read_hold
 
-#: The time where nothing was read that says it, and nothing asks for it.
+#: A placeholder, if no query has returned the time and no decision needs it.
 _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rules_of(tx: Transaction) -> QueueRules:
-    """The tables in force."""
+    """The active tables."""
     return tx.options.queue_rules[DESIGN]
 
 
 def load(tx: Transaction, item_id: str, event: str = "") -> QueueSnapshot:
-    """An item, with what the rows of an event look at. Nobody else changes it until this is done."""
+    """An item, with the facts that the rows of an event look at. Nobody else changes it until this is done."""
     rules, noun, more = rules_of(tx), noun_of(item_id), dict[str, Any]()
     if rules.concerns_jobs(item_id, event):
         more["taken_job"] = _taken_job(tx, item_id)
@@ -62,17 +62,17 @@ def read_collection_hold(tx: Transaction, profile: str) -> Hold | None:
 
 
 def jobs_held_still(tx: Transaction, batch: str) -> Sequence[Row]:
-    """The jobs of a batch that nobody else changes until this is done: number, state, and whether it is taken."""
+    """The jobs of a batch, locked until the transaction ends: number, state, and whether it is taken."""
     return tx.all(sql.LOCK_JOBS_OF, batch=number_of(batch))
 
 
 def count_folders(states: Sequence[str]) -> JobCounts:
-    """What a batch's counters must be, by the states of its jobs."""
+    """The correct counters of a batch, by the states of its jobs."""
     folders = [folder_of(state) for state in states]
     return JobCounts(*(folders.count(folder) for folder in COUNTERS))
 
 
 def _taken_job(tx: Transaction, batch: str) -> str:
-    """A job of the batch that a consumer has taken. All of them are held still before the batch is."""
+    """A job of the batch that a consumer has taken. All of them are locked before the batch."""
     number = next((number for number, _, alive in jobs_held_still(tx, batch) if alive), None)
     return "" if number is None else JOBS.id_of(int(number))

@@ -13,11 +13,11 @@ BATCH_COLUMNS = """i.id, i.state, i.profile, i.submitter, i.payload_url, i.type,
 JOB_COLUMNS = """i.id, i.batch_id, i.state, i.last_successful, i.retry_count, i.priority, i.space_needed,
                  i.identifiers, i.configuration, i.message, i.since, i.crashes, i.former, i.worker, i.token, i.lease,
                  i.lease_until - {now}, i.principal"""
-#: Of what is taken: the collection that is on hold, which is its own; null: it is not.
+#: For a taken item: its collection, if that is on hold; null: it is not.
 STANDING = "(select h.profile from hg_hold h where h.profile = i.profile) as standing"
-#: It is free: it was not taken, or its owner died.
+#: The item is free: it was not taken, or its owner died.
 _FREE = "(i.lease_until is null or i.lease_until <= {now})"
-#: In that state, free, and the whole queue is not paused.
+#: In that state and free, and the whole queue is not paused.
 TAKEABLE = f"i.state = :state and {_FREE} and not exists (select 1 from hg_hold h where h.profile = '{ALL}')"
 TAKING = (
     "worker = :worker, request_id = :request_id, lease = :lease, lease_until = {now} + :lease, principal = :principal"
@@ -26,7 +26,7 @@ TAKING = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemStatements:
-    """What is the same for batches and for ingest jobs."""
+    """Statements that are the same for batches and ingest jobs."""
 
     read: Statement
     lock: Statement
@@ -188,7 +188,7 @@ ADD_HOLD = Statement(
 )
 DROP_HOLD = Statement("A hold is gone.", "delete from hg_hold where profile = :profile")
 
-# ---------------------------------------------------------------- daemons and questions
+# ---------------------------------------------------------------- daemons and queries
 
 READ_REPORTABLE = Statement(
     "Batches whose last job has ended.",

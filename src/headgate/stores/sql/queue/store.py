@@ -1,4 +1,4 @@
-"""The queue in SQL: the port's methods, one transaction each. A fast path, where there is one, is one trip."""
+"""The queue in SQL: the port's methods, one transaction each. A fast path, if there is one, takes one trip."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ class SqlQueue:
         return bool(self._database.read(lambda tx: tx.one(noun.sql.is_free, state=state)))
 
     def _fire_quickly(self, taken: Taken, row: Transition, message: str, changes: Changes) -> IngestJob | None:
-        """A job's transition in one trip; None where the slow path must decide."""
+        """A job's transition in one trip; None if the slow path must decide."""
         trip = self._database.dialect.move_job
         if trip is None or is_keyed() or changes.configuration is not None:
             return None
@@ -288,7 +288,7 @@ class SqlQueue:
 
     @contextmanager
     def _late(self, taken: Taken) -> Iterator[None]:
-        """A refused report still is a sign of life of its sender."""
+        """Even a refused report is a sign of life of its sender."""
         try:
             yield
         except ItemLost:

@@ -1,1 +1,1 @@
-"""The server that keeps a store: its epoch, its clock, and the times when the service was away."""
+"""The server of a store: its epoch, its clock, and outages of the service."""

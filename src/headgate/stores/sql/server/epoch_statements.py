@@ -1,4 +1,6 @@
-"""Every statement by which a store follows another server, each with its sentence. All change many rows at once."""
+"""Every statement by which a store follows another server, each with its sentence. All of them change many rows at
+once.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ FIRST_NUMBERS = Statement(
 
 # ---------------------------------------------------------------- locks
 
-#: What ends at once. A lock with a lock-delay is kept as long as that says: its holder may still be at work.
+#: Holds that end at once.  A lock with a lock-delay stays for that time, because its holder may still be working.
 _ENDS = f"lease is not null and {delay_after()} = 0"
 TELL_LOCKS = Statement(
     "Record the end of every leased lock.",
@@ -63,9 +65,9 @@ READ_WAITING = Statement(
 
 # ---------------------------------------------------------------- claims
 
-#: What a worker renews. A chunk that was set to RUNNING by hand has no lease, and stays.
+#: Holds that a worker renews. A chunk that was set to RUNNING by hand has no lease, and stays.
 _RUNS = "c.status = {running} and c.lease is not null and {claims_end}"
-#: The rows of the first dataset of a kind, or of the other kind where the job has none.
+#: The rows of the first dataset of a kind, or of the other kind if the job has none.
 _FIRST = """join hg_job_dataset k on k.job_id = c.job_id and k.dataset_id = c.dataset_id and k.position = 0
        and (k.kind = '{}' or not exists (select 1 from hg_job_dataset o where o.job_id = c.job_id and o.kind = '{}'))"""
 TELL_CLAIMS = Statement(
@@ -116,14 +118,14 @@ FREE_BATCHES = Statement(
        where lease is not null""",
 )
 
-#: All of it, in this order: each is recorded before it is changed.
+#: All statements, in this order: each change is recorded before it is made.
 END_ALL = (
     TELL_LOCKS, FREE_RESOURCES, DROP_LOCKS, CUT_LOCKS, RAISE_LOCKS, TELL_RAISED,
     TELL_CLAIMS, OPEN_CLAIMS, END_CLAIMS,
     TELL_JOBS, TELL_BATCHES, FREE_JOBS, FREE_BATCHES,
 )  # fmt: skip
 
-# ---------------------------------------------------------------- looking, and clocks
+# ---------------------------------------------------------------- reading, and clocks
 
 COUNT = Statement(
     "What would end, and what would have a new token.",

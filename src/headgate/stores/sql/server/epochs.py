@@ -1,9 +1,9 @@
-"""Which server keeps a store, and what happens when it is another one.
+"""The server of a store, and the reaction to a different one.
 
-A server that takes over may not have what the one before committed last: tokens that were given, locks that were
-granted or released, claims that were reported. So nothing that depends on it is kept: all tokens go on far beyond those
-that may have been given, what is leased ends, and what is persistent gets a new token. This is one transaction, done by
-the first process that finds that the store's epoch is not the server's.
+A server that takes over may lack the last commits of the one before: issued tokens, granted or released locks, reported
+claims. So nothing that depends on them is kept: tokens continue far beyond those that may have been issued, leased
+holds end, and persistent locks get a new token. This is one transaction, run by the first process that finds that the
+store's epoch differs from the server's.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from headgate.stores.sql.database.engine import Database, ServerChanged
     from headgate.stores.sql.database.transaction import Transaction
 
-#: Far more tokens than can have been given. A program in JavaScript reads whole numbers up to SAFE: there is
-#: room for 8,190 failovers, and after those for a million with a smaller step.
+#: Far more tokens than can have been issued. JavaScript reads whole numbers exactly up to SAFE: there is room for 8,190
+#: failovers, and then for a million with a smaller step.
 STEP, SMALL_STEP, SAFE = 2**40, 2**20, 2**53
-#: Ids of batches and ingest jobs that are skipped: ARKs are made of them.
+#: Ids of batches and ingest jobs that are skipped: ARKs are derived from them.
 IDS_SKIPPED = 1_000_000
-#: A fact is no longer than this.
+#: Maximum length of a fact.
 FACT_LENGTH = 255
 FAILOVER = "failover"
 
 
 def follow(database: Database, change: ServerChanged) -> None:
-    """Bring the store in line with its server, unless another process has done so meanwhile."""
+    """Adjust the store to its server, unless another process has done so meanwhile."""
     if change.epoch:
         raised, wakes = database.write(lambda tx: _follow_epoch(tx, database), look=False)
         if raised is not None:
@@ -55,11 +55,11 @@ class SqlEpochs:
         self._database = database
 
     def state(self) -> StoreState:
-        """Which server the store follows, where its tokens are, and what raising them would end."""
+        """Which server the store follows, the state of its tokens, and what raising them would end."""
         return self._database.read(_state)
 
     def raise_tokens(self, reason: str, by: str) -> Raised:
-        """Raise all tokens by hand, as a failover does."""
+        """Raise all tokens on an operator's request, as a failover does."""
 
         def work(tx: Transaction) -> tuple[Raised, list[tuple[str, int]]]:
             _hold_epoch(tx)
@@ -71,7 +71,7 @@ class SqlEpochs:
 
 
 def raise_tokens(tx: Transaction, database: Database, reason: str) -> tuple[Raised, list[tuple[str, int]]]:
-    """End all leases, and raise all tokens. Returns what was done, and the waiters to wake."""
+    """End all leases, and raise all tokens. Returns the effects, and the waiters to wake."""
     if database.dialect.stop_grants is not None:
         tx.run(database.dialect.stop_grants)
     leased, persistent, claims, items = (int(count) for count in tx.one(sql.COUNT))
@@ -94,7 +94,7 @@ def _follow_epoch(tx: Transaction, database: Database) -> tuple[Raised | None, l
 
 
 def _hold_epoch(tx: Transaction) -> tuple[str, str]:
-    """The store's epoch and the server's; nobody else changes it meanwhile."""
+    """The store's epoch and the server's; nobody else can change it meanwhile."""
     found = tx.one(sql.HOLD_EPOCHS)
     if found is None:
         tx.run(sql.ADD_EPOCH)
@@ -103,12 +103,12 @@ def _hold_epoch(tx: Transaction) -> tuple[str, str]:
 
 
 def step_beyond(given: int) -> int:
-    """By how much tokens are raised when this is the greatest that was given for certain."""
+    """How much tokens are raised, given the greatest one that was certainly issued."""
     return STEP if given + 2 * STEP < SAFE else SMALL_STEP
 
 
 def _raise_floor(tx: Transaction, database: Database) -> tuple[int, int]:
-    """Returns by how much tokens were raised, and the new floor."""
+    """Returns how much tokens were raised, and the new floor."""
     given = max(int(tx.one(sql.READ_HIGHEST)[0] or 0), facts.read_floor(tx), tx.next_token())
     step = step_beyond(given)
     floor = given + step
@@ -121,17 +121,17 @@ def _raise_floor(tx: Transaction, database: Database) -> tuple[int, int]:
 
 
 def _follow_clock(tx: Transaction, jump: ClockJump) -> bool:
-    """Leases count the time that has passed, not the time by which the clock was set. False: another process did it."""
+    """Leases count elapsed time, not the jump of the clock. False: another process did it."""
     now = int(tx.one(sql.READ_NOW)[0])
     row = tx.one(facts.HOLD_FACT, name=facts.CLOCK_SET)
     at, ahead = (0, 0) if row is None else (int(part) for part in str(row[0]).split())
     if jump.ahead < 0:
         for statement in sql.SHORTEN_LEASES:
             tx.run(statement, now=now)
-        if at > now:  # That moment will come once more.
+        if at > now:  # That moment will occur again.
             tx.run(facts.DROP_FACT, name=facts.CLOCK_SET)
         return True
-    # What somebody followed since this process last heard the clock is followed.
+    # Another process has followed the clock since this process last read it.
     rest = jump.ahead - (ahead if at > jump.heard else 0)
     if rest <= TOLERANCE:
         return False

@@ -1,4 +1,4 @@
-"""Outages of the service: while it was away nobody could renew, so leases are moved on by that time."""
+"""Outages of the service: clients could not renew through it, so leases are extended by that time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADD_SIGN = Statement(
 )
 SET_SIGN = Statement("A service lives.", "update hg_meta set value = :now where name = 'service_alive'")
 READ_NOW = Statement("The time of leases.", "select {now}")
-#: Never beyond a whole lease from now: a lease that was renewed meanwhile without the service stays as it is.
+#: Never beyond a whole lease from now: a lease that was renewed meanwhile without the service is unchanged.
 MOVES = tuple(
     Statement(
         f"What had not run out in {table} when the service was last heard of runs on by the time of the outage.",
@@ -27,7 +27,7 @@ MOVES = tuple(
 
 
 class SqlOutages:
-    """The times without a service, as one SQL database knows them."""
+    """The times without a service, as recorded in one SQL database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -59,6 +59,6 @@ def _bridge(tx: Transaction) -> float:
 
 
 def move_leases(tx: Transaction, ahead: int, *, now: int, heard: int) -> None:
-    """Leases that had not run out at `heard` run on by that time, which counts for nobody."""
+    """Leases that had not expired at `heard` are extended by that time."""
     for statement in MOVES:
         tx.run(statement, outage=ahead, now=now, heard=heard)

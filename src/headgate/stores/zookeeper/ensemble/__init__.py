@@ -1,1 +1,3 @@
-"""Sessions, the leader's clock, and many questions or changes in one trip: all that knows no noun of ours."""
+"""Sessions, the leader's clock, and batching of many reads or changes in one trip: everything that is independent of
+our nouns.
+"""

@@ -1,7 +1,7 @@
-"""Questions to ZooKeeper, each to be sent together with others.
+"""Requests to ZooKeeper, each of which can be sent together with others.
 
-They are kazoo's own requests, without its methods around them: those check types and join paths again for every
-part, which took as long as all the rest of a lock.
+They are kazoo's own request types, used without its methods: those check types and join paths again for every part,
+which took as long as all the rest of a lock.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.security import OPEN_ACL_UNSAFE
 
-#: Sent by calling it with a client; gives the answer to come.
+#: Call it with a client to send it; returns the future answer.
 Question = Callable[[Any], Any]
 Watch = Callable[[object], None]
-#: How a node is made: 1 is ephemeral, 2 is numbered.
+#: How a node is created: 1 is ephemeral, 2 is numbered.
 EPHEMERAL, NUMBERED = 1, 2
 
 
 def send(client: Any, request: Any) -> Any:
-    """Hand a request to the connection; gives the answer to come."""
+    """Pass a request to the connection; returns the future answer."""
     answer = client.handler.async_result()
     client._call(request, answer)  # noqa: SLF001 - what every method of kazoo's client ends in
     return answer
 
 
 def acl_of(client: Any) -> Any:
-    """Who may use what this client makes."""
+    """Access rights of the nodes that this client creates."""
     return client.default_acl or OPEN_ACL_UNSAFE
 
 
@@ -46,7 +46,7 @@ def read(path: str, watch: Watch | None = None) -> Question:
 
 
 def look(path: str, watch: Watch | None = None) -> Question:
-    """A node's times; None: there is none."""
+    """A node's times; None: it does not exist."""
     return lambda client: send(client, Exists(path, watch))
 
 
@@ -56,30 +56,30 @@ def children(path: str, watch: Watch | None = None) -> Question:
 
 
 def make(path: str, data: bytes | None = b"") -> Question:
-    """A node that stays."""
+    """A persistent node."""
     return lambda client: send(client, Create(path, data, acl_of(client), 0))
 
 
 def keep(path: str) -> Question:
-    """A node that lives by the session."""
+    """An ephemeral node."""
     return lambda client: send(client, Create(path, b"", acl_of(client), EPHEMERAL))
 
 
 def join(path: str) -> Question:
-    """A numbered node that lives by the session; gives its path and its times."""
+    """A numbered ephemeral node; returns its path and times."""
     return lambda client: send(client, Create2(path, b"", acl_of(client), EPHEMERAL | NUMBERED))
 
 
 def write(path: str, data: bytes, version: int = -1) -> Question:
-    """A node's data, if it has that version; gives its times."""
+    """Set a node's data, if it has that version; returns its times."""
     return lambda client: send(client, SetData(path, data, version))
 
 
 def remove(path: str, version: int = -1) -> Question:
-    """A node goes, if it has that version."""
+    """Remove a node, if it has that version."""
     return lambda client: send(client, Delete(path, version))
 
 
 def catch_up(path: str) -> Question:
-    """The server that we talk to gets all that the others have."""
+    """Make the connected server catch up with the others."""
     return lambda client: send(client, Sync(path))

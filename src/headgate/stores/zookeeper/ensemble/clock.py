@@ -1,7 +1,7 @@
-"""The leader's clock, by which leases are judged.
+"""The leader's clock, which judges leases.
 
-ZooKeeper stamps each write with its leader's time. Two stamps can be compared only while the same leader is in office:
-the upper half of a transaction's number is its epoch. Every lease restarts with a new epoch.
+ZooKeeper stamps each write with its leader's time. Two stamps can be compared only under the same leader: the upper
+half of a transaction's number is its epoch. Every lease restarts with a new epoch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.stores.zookeeper.ensemble.asking import Question, children, look, 
 from headgate.stores.zookeeper.ensemble.session import ZkSession
 from headgate.stores.zookeeper.ensemble.tries import Tries
 
-#: What to do when the store was removed under a running process.
+#: Advice when the store was removed under a running process.
 REMOVED = "Someone removed the nodes of this store. Restart the programs that use it to create an empty one"
 #: The lower bits of a transaction's number count within its epoch.
 EPOCH_BITS = 32
@@ -29,25 +29,25 @@ def moment(milliseconds: int) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The leader's time in milliseconds, its epoch, and when that was first noticed."""
+    """The leader's time in milliseconds, its epoch, and when that epoch was first noticed."""
 
     at: int
     epoch: int
     began: int
 
     def age(self, at: int, transaction: int) -> float:
-        """Seconds since a stamp: since the epoch's beginning if the stamp is of an earlier one. Never negative."""
+        """Seconds since a stamp: since the start of the epoch if the stamp is from an earlier one. Never negative."""
         epoch = transaction >> EPOCH_BITS
         if epoch > self.epoch:
             return 0.0
         return max(self.at - (at if epoch == self.epoch else self.began), 0) / 1000
 
     def left(self, span: float, stat: Any) -> float:
-        """Seconds that are left of a lease of this length, by the newest write of its node; 0 or less: none."""
+        """The remaining seconds of a lease of this length, by the newest write of its node; 0 or less: none."""
         return span - self.age(stat.mtime, stat.mzxid)
 
     def left_before(self, outage: float, span: float, stat: Any) -> float:
-        """Seconds that were left of a lease when the outage began; 0: none, or it was renewed just now.
+        """The remaining seconds of a lease when the outage began; 0: none, or it was renewed just now.
 
         A lease that was renewed since is never longer than `span`.
         """
@@ -83,7 +83,7 @@ class Clock:
         return Now(stat.mtime, epoch, self._began[epoch])
 
     def _begin(self, epoch: int, session: ZkSession) -> bool:
-        """Record when an epoch was first noticed by any process. False: it is over already."""
+        """Record when any process first noticed an epoch. False: it has ended already."""
         path = f"{self._epochs}/{epoch}"
         _, _, stat, others = session.ask(make(self._epochs), make(path), look(path), children(self._epochs))
         if stat is None or stat.czxid >> EPOCH_BITS != epoch:

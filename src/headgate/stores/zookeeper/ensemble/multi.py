@@ -12,16 +12,16 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, 
 from headgate.core.errors import BadValue
 from headgate.stores.zookeeper.ensemble.asking import EPHEMERAL, NUMBERED, Question, acl_of, send
 
-#: ZooKeeper's limit on a request (jute.maxbuffer), less some; and what a part needs beside path and data: more where a
-#: node is made, with its rights.
+#: ZooKeeper's limit on a request (jute.maxbuffer), with a margin; and the overhead of a part besides path and data:
+#: more for a new node, because of its access rights.
 MOST_BYTES, OP_BYTES, MAKE_BYTES = 1_000_000, 21, 50
-#: How a node is made, by the kind of the part that makes it.
+#: How a node is created, by the kind of the part.
 FLAGS = {"make": 0, "keep": EPHEMERAL, "tell": NUMBERED, "join": EPHEMERAL | NUMBERED}
 
 
 @dataclass(slots=True)
 class Op:
-    """One part of a multi: check, set, remove, make, keep (made ephemeral), `tell` or join (the same, numbered)."""
+    """One part of a multi: check, set, remove, make, keep (ephemeral), `tell` or join (the same, numbered)."""
 
     kind: str
     path: str
@@ -51,12 +51,12 @@ def _part(op: Op, acl: Any) -> Any:
 
 
 def size_of(op: Op) -> int:
-    """Bytes that a part takes in a request, about."""
+    """The approximate size of a part in a request, in bytes."""
     return len(op.path) + len(op.data or b"") + (MAKE_BYTES if op.kind in FLAGS else OP_BYTES)
 
 
 def checked_size(ops: Sequence[Op]) -> Sequence[Op]:
-    """The same, or BadValue: a larger request makes the server drop the connection without a word."""
+    """The same, or BadValue: a larger request makes the server drop the connection without an explanation."""
     size = sum([size_of(op) for op in ops])
     if size > MOST_BYTES:
         raise BadValue(
@@ -66,7 +66,7 @@ def checked_size(ops: Sequence[Op]) -> Sequence[Op]:
 
 
 def first_error(results: Any) -> int | None:
-    """Which part of a multi made it fail, by its answer; None: it did not."""
+    """The part that made a multi fail, by its answer; None: it did not fail."""
     if isinstance(results, Exception):
         return 0
     for number, result in enumerate(results):

@@ -1,4 +1,4 @@
-"""Which servers a session connects to, and how."""
+"""The servers that a session connects to, and how."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from headgate.stores.tls import NO_TLS, Tls
 class Servers:
     """The servers of one ensemble."""
 
-    #: What errors call it: the URL without a password.
+    #: Their name in error messages: the URL without a password.
     name: str
     #: Host:port, with commas between.
     hosts: str
-    #: Seconds of the session of everything that is not leased.
+    #: Session length in seconds, for everything that is not leased.
     session: float = 10.0
-    #: Seconds that a call may take, in place of the setting `answer_within`; None: as the setting says.
+    #: Seconds that a call may take, instead of the setting `answer_within`; None: as set there.
     patience: float | None = None
     #: Name and password for ZooKeeper's digest scheme.
     auth: list[tuple[str, str]] = field(default_factory=list)
-    #: Who may use our nodes; None: everybody.
+    #: Access rights of our nodes; None: everybody.
     acl: list[Any] | None = None
-    #: How the connection is encrypted: not at all, unless the URL says so, since ZooKeeper has another port for it.
+    #: Encryption of the connection: none unless the URL asks for it, because ZooKeeper uses a separate port for it.
     tls: Tls = NO_TLS
-    #: Where kazoo's own log goes.
+    #: The logger for kazoo's messages.
     logger: logging.Logger = field(default_factory=lambda: logging.getLogger("headgate.kazoo"))

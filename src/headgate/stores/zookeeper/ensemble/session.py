@@ -1,4 +1,4 @@
-"""ZooKeeper sessions: one for all locks, one for each lease length of items, and what kazoo's errors become."""
+"""ZooKeeper sessions: one for all locks, one for each lease length of items, and the conversion of kazoo's errors."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ from headgate.stores.zookeeper.ensemble.servers import Servers
 from headgate.stores.zookeeper.ensemble.versions import ASK_SERVER, Version, member_version
 from headgate.telemetry import logger
 
-#: The longest silence, in milliseconds, after which a connection counts as dead, however long its session is.
+#: Maximum silence in milliseconds after which a connection counts as dead, however long its session is.
 SILENCE = 10_000
 #: Seconds to connect to one server before the next one is tried.
 CONNECT_SECONDS = 3.0
-#: Seconds of the shortest session: kazoo lets up to 0.4 pass between two signs of life.
+#: Length in seconds of the shortest session: kazoo lets up to 0.4 of it pass between two signs of life.
 SHORTEST = 1.0
-#: A pause before a lost connection is tried again.
+#: The pause before a lost connection is retried.
 RETRY_SECONDS = 0.05
 
-#: What an operator does about a server whose certificate is not trusted.
+#: Advice for a server whose certificate is not trusted.
 CERTIFICATE = "Name the authority that signed it (tls_ca=FILE in the URL), and use the host name in the certificate"
 
-#: Answers about nodes: callers deal with them.
+#: Answers about nodes, which callers handle.
 ANSWERS: tuple[type[Exception], ...] = (
     kazoo.NoNodeError, kazoo.NodeExistsError, kazoo.BadVersionError, kazoo.NotEmptyError,
     kazoo.RolledBackError, kazoo.RuntimeInconsistency, kazoo.NoChildrenForEphemeralsError,
 )  # fmt: skip
-#: Whether it happened is not known, or it did not: look, and try again while there is time.
+#: It is unknown whether it took effect, or it did not: check, and retry while there is time.
 INTERRUPTIONS: tuple[type[Exception], ...] = (
     kazoo.ConnectionLoss, kazoo.SessionExpiredError, kazoo.SessionMovedError, kazoo.OperationTimeoutError,
     kazoo.RequestTimeoutError, kazoo.ConnectionDropped, kazoo.ThrottledOpError, kazoo.NotReadOnlyCallError,
     kazoo.ConnectionClosedError, kazoo.CancelledError, kazoo.ZookeeperStoppedError, KazooTimeoutError,
 )  # fmt: skip
-#: The server answers, and cannot do it.
+#: The server answers, but cannot do it.
 FAILURES: tuple[type[Exception], ...] = (
     kazoo.SystemZookeeperError, kazoo.DataInconsistency, kazoo.MarshallingError, kazoo.UnimplementedError,
     kazoo.BadArgumentsError, kazoo.UnknownSessionError, kazoo.NewConfigNoQuorumError, kazoo.ReconfigInProcessError,
@@ -63,7 +63,7 @@ FAILURES: tuple[type[Exception], ...] = (
     kazoo.ReconfigDisabledError, kazoo.QuotaExceededError, kazoo.LockTimeout, kazoo.WriterNotClosedException,
     RetryFailedError,
 )  # fmt: skip
-#: The server does not let us.
+#: The server denies access.
 FORBIDDEN: tuple[type[Exception], ...] = (
     kazoo.NoAuthError, kazoo.AuthFailedError, kazoo.InvalidACLError, kazoo.SASLException,
     kazoo.SessionClosedRequireSaslError, kazoo.ConfigurationError,
@@ -71,7 +71,7 @@ FORBIDDEN: tuple[type[Exception], ...] = (
 
 
 class Interrupted(Exception):
-    """The connection broke while a change was under way: it may have happened. For the stores, never for callers."""
+    """The connection broke during a change: it may have taken effect. For the stores, never for callers."""
 
 
 def translate(error: Exception, store: str) -> HeadgateError:
@@ -83,11 +83,11 @@ def translate(error: Exception, store: str) -> HeadgateError:
 
 
 def void(*_: object) -> None:
-    """Let a value go."""
+    """Ignore a value."""
 
 
 class _Answer(AsyncResult):  # type: ignore[misc]
-    """An answer to come, which calls its callbacks on the connection's own thread."""
+    """A future answer, which runs its callbacks on the connection's own thread."""
 
     def _do_callbacks(self) -> None:
         for callback in self._callbacks:
@@ -102,14 +102,14 @@ def _call(work: Callable[..., object], *args: object) -> None:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Kazoo's threads, which try one server for a few seconds only, and wait at less cost."""
+    """Kazoo's threads, but trying each server only for a few seconds, and waiting at lower cost."""
 
     def __init__(self, tls: Tls) -> None:
         super().__init__()
         self._context = tls.context()
 
     def create_connection(self, address: tuple[str, int], *, hostname: str, timeout: float, **_: Any) -> Any:
-        # Kazoo's own reads all authorities for each connection, and leaves it open when the server is not trusted.
+        # Kazoo reads all authorities for each connection, and leaves it open when the server is not trusted.
         made = super().create_connection(address, timeout=min(timeout, CONNECT_SECONDS))
         if self._context is None:
             return made
@@ -120,16 +120,16 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
 
     def dispatch_callback(self, callback: Any) -> None:
-        # None of ours keeps the thread, so that the connection's own can call it, and need not wake another.
+        # Our callbacks never block, so the connection's own thread can run them without waking another.
         _call(callback.func, *callback.args)
 
     def async_result(self) -> Any:
         return _Answer(self)
 
     def select(self, readers: Any, writers: Any, _broken: Any, timeout: float | None = None) -> Any:
-        # Kazoo's own makes and closes an epoll each time, twenty times for one lock: half of all its work.
+        # Kazoo creates and closes an epoll each time, twenty times for one lock: half of all its work.
         ready = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]
-        if ready:  # Decrypted already: nothing more need come from the network.
+        if ready:  # Already decrypted: no more data has to arrive from the network.
             return ready, [], []
         waiting, sockets = poll.poll(), {}
         for event, some in ((poll.POLLIN, readers), (poll.POLLOUT, writers)):
@@ -141,20 +141,20 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Kazoo's connection, which also knows the session time that the server agreed to, and notices silence.
+    """Kazoo's connection, extended: it knows the session length that the server agreed to, and notices silence.
 
-    Kazoo finds a dead connection by a ping, which it sends only when nobody asks anything: under load, never.
+    Kazoo detects a dead connection by a ping, which it sends only when there are no requests: under load, never.
     """
 
     lease = 0.0
     #: Why the certificate of the last server is not trusted; empty: it is, or there is none.
     untrusted = ""
-    #: On the monotonic clock: since when an answer is outstanding and nothing was heard.
+    #: On the monotonic clock: since when an answer has been outstanding without any data.
     _silent_since = 0.0
 
     @classmethod
     def put_into(cls, client: Any) -> Self:
-        """In place of the one that the client made for itself."""
+        """Replaces the one that the client created for itself."""
         old = client._connection  # noqa: SLF001 - kazoo has no other way
         new = cls(client, old.retry_sleeper, logger=old.logger, sasl_options=old.sasl_options)
         client._connection = new  # noqa: SLF001 - the same
@@ -165,7 +165,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         answer = super()._invoke(min(timeout, CONNECT_SECONDS) if greeting else timeout, request, xid)
         if greeting:
             self.lease = answer[0].time_out / 1000
-            # What was asked while there was no connection must not be sent now: nobody waits for it any more.
+            # Requests from the time without a connection must not be sent now: nobody waits for them any more.
             self.client._notify_pending(KeeperState.CONNECTING)  # noqa: SLF001 - kazoo has no other way
             if self.client._stopped.is_set():  # noqa: SLF001 - the same
                 self.client._queue.append((CloseInstance, None))  # noqa: SLF001 - the same
@@ -183,7 +183,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         return super()._read_socket(read_timeout)
 
     def _read(self, length: int, timeout: float) -> bytes:
-        # What came is here as a rule: to ask before each part whether it is costs more than to read it.
+        # The answers have usually arrived: checking before each part costs more than reading it.
         with self._socket_error_handling():
             try:
                 part: bytes = self._socket.recv(length)
@@ -214,13 +214,13 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
 
 class ZkSession:
-    """One ZooKeeper session after another, all of one length; what lives by the old one dies with it."""
+    """Consecutive ZooKeeper sessions of one length; ephemeral nodes of the old one end with it."""
 
     def __init__(self, servers: Servers, seconds: float, answer_within: Callable[[], float]) -> None:
         self._servers = servers
         #: Seconds that a call may take.
         self._answer_within = answer_within
-        #: True: it was ended on purpose, and nothing more is done by it.
+        #: True: it was ended on purpose, and is not used any more.
         self.closed = False
         self._losses: dict[object, Callable[[str], None]] = {}
         self._returns: list[Callable[[], None]] = []
@@ -232,22 +232,22 @@ class ZkSession:
 
     @property
     def id(self) -> int:
-        """The session's number, also while it is not heard of; 0: there is none."""
+        """The session's number, also while it is not connected; 0: there is none."""
         present = self._client.client_id
         return int(present[0]) if present else self._id
 
     @property
     def lease(self) -> float:
-        """Seconds that the server keeps this session without hearing of it."""
+        """Seconds for which the server keeps this session without signs of life."""
         return self._connection.lease
 
     @property
     def connected(self) -> bool:
-        """Whether the server is heard now."""
+        """Whether the server is currently connected."""
         return self._live.is_set()
 
     def ready(self, until: float | None = None) -> Any:
-        """The connected client, or StoreUnavailable when it stays away."""
+        """The connected client, or StoreUnavailable when there is no connection in time."""
         if not self._live.is_set():
             end = time_limit(self._answer_within()) if until is None else until
             if not self._live.wait(max(end - time.monotonic(), 0)):
@@ -258,11 +258,11 @@ class ZkSession:
 
     @property
     def name(self) -> str:
-        """What errors call the store."""
+        """The store's name in error messages."""
         return self._servers.name
 
     def ask(self, *questions: Question) -> list[Any]:
-        """Send all at once, and give the answers in order; again while the connection breaks. For reading."""
+        """Send all at once, and return the answers in order; repeated if the connection breaks. For reading."""
         until = time_limit(self._answer_within())
         while True:
             client = self.ready(until)
@@ -274,12 +274,12 @@ class ZkSession:
                 time.sleep(RETRY_SECONDS)
 
     def names(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names of a node's children; none where there is no such node."""
+        """The names of a node's children; empty if there is no such node."""
         found = self.ask(children(path, watch))[0]
         return [] if isinstance(found, Exception) else list(found)
 
     def change(self, *questions: Question) -> list[Any]:
-        """Send all at once, and once only: Interrupted when an answer is lost."""
+        """Send all at once, and only once: Interrupted when an answer is lost."""
         until = time_limit(self._answer_within())
         client = self.ready(until)
         try:
@@ -288,7 +288,7 @@ class ZkSession:
             raise Interrupted(str(error) or type(error).__name__) from error
 
     def member_version(self) -> Version | None:
-        """The version of this session's server; None if it is a single one, does not report it, or requires TLS."""
+        """The version of this session's server; None if it stands alone, does not report it, or requires TLS."""
         client = self.ready()
         if self._servers.tls.mode != OFF:
             return None
@@ -297,17 +297,17 @@ class ZkSession:
         return None
 
     def send(self, question: Question, answered: Callable[[Any], None] = void) -> None:
-        """Send it before what is asked next, and do not wait: kazoo's thread calls with the answer."""
+        """Send it before the next requests, without waiting: kazoo's thread runs the callback."""
         question(self._client).rawlink(answered)
 
     def on_loss(self, lost: Callable[[str], None]) -> Callable[[], None]:
-        """Call it when the present session ends. Returns a function that removes it."""
+        """Call it when the current session ends. Returns a function that removes it."""
         mark = object()
         self._losses[mark] = lost
         return lambda: void(self._losses.pop(mark, None))
 
     def on_return(self, work: Callable[[], None]) -> None:
-        """Do it once, in a thread, when the server is heard again; never when this was closed meanwhile."""
+        """Run it once, in a thread, when the server is connected again; never if this was closed meanwhile."""
         if self.closed:
             return
         self._returns.append(work)
@@ -315,7 +315,7 @@ class ZkSession:
             self._run_returns()
 
     def close(self) -> None:
-        """End the session: what lives by it is gone at once."""
+        """End the session: its ephemeral nodes are removed at once."""
         self.closed = True
         self._returns = []
         with suppress(*FAILURES, *INTERRUPTIONS):
@@ -323,7 +323,7 @@ class ZkSession:
             self._client.close()
 
     def disown(self) -> None:
-        """It is a parent process's: leave it alone."""
+        """It belongs to a parent process: leave it alone."""
         atexit.unregister(self._client.handler.stop)
 
     def _answer(self, sent: Any, until: float) -> Any:
@@ -350,7 +350,7 @@ class ZkSession:
         )
 
     def _state_changed(self, state: str) -> None:
-        """Called by kazoo's own thread, which must not be kept."""
+        """Called by kazoo's own thread, which must not block."""
         if state == KazooState.LOST:
             self._tell_losses("its ZooKeeper session has ended")
             self._id = 0
@@ -372,7 +372,7 @@ class ZkSession:
 
 
 class ZkSessions:
-    """All sessions of this process on one store, each made when it is first needed."""
+    """All sessions of this process with one store, each created on first use."""
 
     def __init__(self, servers: Servers, options: StoreOptions = DEFAULT_OPTIONS) -> None:
         self._servers = servers
@@ -381,12 +381,12 @@ class ZkSessions:
         self._pid = os.getpid()
         self._by_length: dict[float, ZkSession] = {}
         self._inherited: list[ZkSession] = []
-        #: What is done before they end.
+        #: Functions that run before they end.
         self.endings: list[Callable[[], None]] = []
 
     @property
     def name(self) -> str:
-        """What errors call the store."""
+        """The store's name in error messages."""
         return self._servers.name
 
     @property
@@ -397,11 +397,11 @@ class ZkSessions:
 
     @property
     def base(self) -> ZkSession:
-        """The session of everything but the items that daemons take."""
+        """The session of everything except the items that daemons take."""
         return self._session(self._servers.session)
 
     def leasing(self, lease: float | None) -> ZkSession:
-        """The session that an item of that lease lives by, connected, so that its true length is known."""
+        """The session for items with that lease length, connected, so that its actual length is known."""
         if lease is None:
             return self.base
         session = self._session(rounded(lease))
@@ -409,13 +409,13 @@ class ZkSessions:
         return session
 
     def by_id(self, number: int) -> ZkSession | None:
-        """The session of that number, if it is one of ours and lives."""
+        """The session with that number, if it is one of ours and alive."""
         if number == 0 or self._pid != os.getpid():
             return None
         return next((each for each in list(self._by_length.values()) if each.id == number), None)
 
     def close(self) -> None:
-        """End all of them. The next call that needs one makes it again."""
+        """End all of them. The next call that needs one creates it again."""
         for ending in self.endings if self._by_length else ():
             ending()
         with self._guard:
@@ -437,7 +437,7 @@ class ZkSessions:
             return self._by_length[seconds]
 
     def _leave_to_parent(self) -> None:
-        """After a fork: the sessions are the parent's, and their threads did not come along."""
+        """After a fork: the sessions belong to the parent, and their threads were not copied."""
         self._guard = threading.Lock()
         self._pid = os.getpid()
         self._inherited += self._by_length.values()
@@ -448,7 +448,7 @@ class ZkSessions:
 
 @lru_cache
 def rounded(lease: float) -> float:
-    """Up to two significant digits, so that there are few different lengths; not shorter than kazoo can keep."""
+    """Up to two significant digits, so that there are few different lengths; not shorter than kazoo can keep alive."""
     lease = max(lease, SHORTEST)
     step: float = 10.0 ** (math.floor(math.log10(lease)) - 1)
     return round(math.ceil(round(lease / step, 6)) * step, 6)
@@ -459,5 +459,5 @@ def _in_thread(work: Callable[[], object]) -> None:
 
 
 def windows(items: Sequence[Any], size: int = 500) -> Iterable[Sequence[Any]]:
-    """The items in portions, so that no more than that many questions are under way."""
+    """The items in portions that limit the number of requests under way."""
     return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,1 +1,1 @@
-"""The history in ZooKeeper: nodes in numbered folders, which leave it when they are old."""
+"""The history in ZooKeeper: nodes in numbered folders, which are moved elsewhere when they are old."""

@@ -1,8 +1,8 @@
 """History nodes in numbered folders, written with the change that they record.
 
-A folder that is full is closed (its version moves on, and every writer checks it) before the next one is made, so
-that folder and sequence number together are the order of events. A closed folder never grows again. Old ones are
-copied to a keeper (moving.py); what is asked for is then read from both.
+A full folder is closed (its version changes, and every writer checks it) before the next one is created, so that folder
+and sequence number together give the order of events. A closed folder never grows again. Old ones are copied to a
+keeper (moving.py); reads then combine both.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headgate.stores.zookeeper.ensemble.multi import Op, multi
 from headgate.stores.zookeeper.ensemble.session import ZkSession, ZkSessions, windows
 from headgate.stores.zookeeper.tree import name_of, parent, sequence_of
 
-#: Entries in one folder.
+#: Number of entries in one folder.
 FOLDER_SIZE = 2000
 #: An entry's id is its folder's number times this, plus its number there.
 FOLDER_STEP = 1_000_000
-#: The newest folders, this many, always stay: they show how a lock ended, and whether a lost answer took effect.
+#: This many of the newest folders always stay: they show how a lock ended, and whether a lost answer took effect.
 KEPT_FOLDERS = 10
-#: What a folder holds when its entries are about to go.
+#: The content of a folder whose entries are about to be removed.
 MOVED = b"moved"
 
 
@@ -36,20 +36,20 @@ class HistoryFolders(ABC):
     def __init__(self, sessions: ZkSessions, root: str, tag: str) -> None:
         #: The store's.
         self.tag = tag
-        #: Where old entries are copied to, if anywhere.
+        #: The keeper of old entries, if there is one.
         self.keeper: HistoryKeeper | None = None
         self._sessions = sessions
         self._root = root
         self._folder: int | None = None
 
     def guard(self) -> Op:
-        """That the present folder is still open."""
+        """A check that the current folder is still open."""
         if self._folder is None:
             self._folder = self._newest()
         return Op("check", folder_path(self._root, self._folder), version=0)
 
     def turn(self) -> None:
-        """The folder is closed: go on with the newest."""
+        """The folder is closed: continue with the newest."""
         self._folder = None
 
     def noticed(self, path: str) -> None:
@@ -62,11 +62,11 @@ class HistoryFolders(ABC):
         self._sessions.base.ask(multi([Op("set", folder, b"closed", 0), Op("make", following)]))
 
     def find(self, folder: str, mark: str, session: ZkSession) -> int | None:
-        """When a change that bears this mark happened, in milliseconds; None: it did not.
+        """When the change with this mark took effect, in milliseconds; None: it did not.
 
-        StoreUnavailable when that is not known any more.
+        StoreUnavailable when that is no longer known.
         """
-        # In this order: a folder is marked before the first of its entries goes.
+        # In this order: a folder is marked before the first of its entries is removed.
         _, names, itself = session.ask(catch_up(self._root), children(folder), read(folder))
         for name in () if isinstance(names, Exception) else names:
             if name.rpartition(":")[0].endswith(f".{mark}"):
@@ -83,11 +83,11 @@ class HistoryFolders(ABC):
         return None
 
     def catch_up(self) -> None:
-        """What others were answered before this is seen by what is asked after it."""
+        """Reads see everything that others have seen."""
         self._sessions.base.send(catch_up(self._root))
 
     def folders(self, until: datetime | None = None) -> list[str]:
-        """Newest first; `until`: without those that were made later."""
+        """Newest first; `until`: excludes later ones."""
         found = [f"{self._root}/{name}" for name in sorted(self._sessions.base.names(self._root), reverse=True)]
         if until is None:
             return found
@@ -106,7 +106,7 @@ class HistoryFolders(ABC):
         return 0
 
     def newest_folders(self) -> list[str]:
-        """Those that always stay, newest first."""
+        """The ones that always stay, newest first."""
         return self.folders()[:KEPT_FOLDERS]
 
     def old_folders(self) -> list[str]:
@@ -116,7 +116,7 @@ class HistoryFolders(ABC):
     def nodes(
         self, folder: str, fits: Callable[[int, str], bool], window: int = 500
     ) -> Iterator[tuple[int, str, bytes, Any]]:
-        """The entries of a folder that fit, newest first: number, name, data and times."""
+        """The matching entries of a folder, newest first: number, name, data and times."""
         ordered = sorted(self._sessions.base.names(folder), key=sequence_of, reverse=True)
         base = int(name_of(folder)) * FOLDER_STEP + 1
         chosen = [(base + sequence_of(name), name) for name in ordered]
@@ -128,7 +128,7 @@ class HistoryFolders(ABC):
                     yield number, name, *answer
 
     def first(self, folder: str) -> Entry | None:
-        """The first entry that is left in a folder."""
+        """The first remaining entry of a folder."""
         for name in sorted(self._sessions.base.names(folder), key=sequence_of):
             answer = self._sessions.base.ask(read(f"{folder}/{name}"))[0]
             entry = None if isinstance(answer, Exception) else self.entry(0, name, *answer)
@@ -139,13 +139,13 @@ class HistoryFolders(ABC):
     def matching(
         self, which: HistoryFilter, folders: Sequence[str], by_name: Callable[[int, str], bool]
     ) -> list[Entry]:
-        """What fits, newest first: by the nodes' names, and then by what is in them."""
+        """Matching entries, newest first: filtered by the nodes' names, and then by their content."""
         found: list[Entry] = []
         for folder in folders:
             for node in self.nodes(folder, by_name, min(which.limit, 500)):
                 entry = self.entry(*node)
                 if entry is None:
-                    continue  # Something that is not ours; it hides nothing else.
+                    continue  # A foreign node; it does not hide the others.
                 if which.since is not None and entry.at < which.since:
                     return found
                 late = which.until is not None and entry.at > which.until
@@ -157,18 +157,20 @@ class HistoryFolders(ABC):
 
     @abstractmethod
     def op(self, told: Any, mark: str, folder: str) -> Op:
-        """The node of an entry."""
+        """The path of an entry's node."""
 
     @abstractmethod
     def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
-        """A node as an entry; None: it is not ours."""
+        """The entry in a node; None: it is not one of ours."""
 
     @abstractmethod
     def batch_of(self, name: str) -> str:
-        """The batch that an entry belongs to; empty: to none."""
+        """The batch that an entry belongs to; empty: none."""
 
     def with_copied(self, here: Sequence[Entry], which: HistoryFilter) -> Sequence[Entry]:
-        """Together with what was copied. It is read after what is here, so that nothing slips by between the two."""
+        """Combined with the copied entries. It is read after the local ones, so that no entry is missed between the
+        two.
+        """
         if self.keeper is None:
             return here
         found = {entry.id: entry for entry in (*self.keeper.read(which, self.tag), *here)}
@@ -188,5 +190,5 @@ def folder_path(root: str, number: int) -> str:
 
 
 def parts_of(name: str) -> Sequence[str]:
-    """What an entry's name says, without its number."""
+    """The parts of an entry's name, without its number."""
     return name.rpartition(":")[0].split(".")

@@ -1,7 +1,7 @@
-"""Old folders of history leave ZooKeeper.
+"""Moving old history folders out of ZooKeeper.
 
-Only closed folders do, and the newest stay. A folder is marked before the first of its entries goes, so that nobody
-takes a missing one for a change that did not happen.
+Only closed folders are moved, and the newest stay. A folder is marked before the first of its entries is removed, so
+that no process takes a missing entry for a change without effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.stores.zookeeper.history.folders import MOVED, HistoryFolders
 
 
 class MovableHistory:
-    """The entries below one node, as something to be moved."""
+    """The entries below one node, as a source for moving."""
 
     def __init__(self, sessions: ZkSessions, folders: HistoryFolders, clock: str) -> None:
         self.tag = folders.tag
@@ -33,11 +33,11 @@ class MovableHistory:
             leaves = list(islice(self._leaves(folder, until, limit), limit))
             if leaves:
                 return leaves
-            self._sessions.base.ask(remove(folder))  # It stays if there is something in it that is not ours.
+            self._sessions.base.ask(remove(folder))  # It stays if it contains a foreign node.
         return []
 
     def removable_since(self) -> datetime | None:
-        """When the oldest folder that may go was closed; once it is marked, the time of its first entry."""
+        """When the oldest removable folder was closed; once it is marked, the time of its first entry."""
         for folder in self._folders.old_folders():
             found = self._sessions.base.ask(read(folder))[0]
             if isinstance(found, Exception):
@@ -54,7 +54,7 @@ class MovableHistory:
         return sum(not isinstance(answer, Exception) for answer in answers)
 
     def _marked(self, until: int) -> Iterator[str]:
-        """Folders that were closed by then, oldest first, each marked. Writers have left them for good."""
+        """Folders that were closed by then, oldest first, each marked. No writer uses them any more."""
         for folder in self._folders.old_folders():
             found = self._sessions.base.ask(read(folder))[0]
             if isinstance(found, Exception):
@@ -69,6 +69,6 @@ class MovableHistory:
     def _leaves(self, folder: str, until: int, window: int) -> Iterator[Leaf]:
         for number, name, data, stat in self._folders.nodes(folder, lambda _number, _name: True, window):
             entry = self._folders.entry(number, name, data, stat)
-            # A refusal may have been counted just now, and may be counted back.
+            # A refusal may just have been counted, and this may be undone.
             if entry is not None and stat.mtime <= until:
                 yield Leaf(entry, f"{folder}/{name}", stat.version, self._folders.batch_of(name))

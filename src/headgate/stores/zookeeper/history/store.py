@@ -1,4 +1,4 @@
-"""The history: of locks, batches, ingest jobs and holds, in one folder."""
+"""The history of locks, batches, ingest jobs and holds, in one folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headgate.stores.zookeeper.history.moving import MovableHistory
 from headgate.stores.zookeeper.tree import Tree
 
 LOCK = "lock"
-#: The parts of the name of a lock's entry, and of one of a batch, an ingest job or a hold.
+#: The parts of the name of a lock's entry, and of a batch's, ingest job's or hold's.
 LOCK_PARTS, ITEM_PARTS = 5, 6
 
 
@@ -55,7 +55,7 @@ class NodeHistory(HistoryFolders):
             tries.again(f"the history has no folder for new entries: {guard.path}")
 
     def endings(self, lock_id: str, events: Sequence[str]) -> list[Entry]:
-        """How a lock ended, newest first, by the newest folders, or by what was copied."""
+        """How a lock ended, newest first, from the newest folders or the copied entries."""
         which = HistoryFilter(lock_id=lock_id, limit=5)
         found = self._entries(which, self.newest_folders())
         if not found and self.keeper is not None:
@@ -63,9 +63,9 @@ class NodeHistory(HistoryFolders):
         return [entry for entry in found if entry.event in events]
 
     def read(self, which: HistoryFilter) -> Sequence[Entry]:
-        """Return what happened, newest first."""
+        """Return matching entries, newest first."""
         if which.job is not None or which.dataid is not None:
-            return []  # The ledger is elsewhere.
+            return []  # The ledger is in another store.
         self.catch_up()
         return self.with_copied(self._entries(which, self.folders(which.until)), which)
 
@@ -78,16 +78,16 @@ class NodeHistory(HistoryFolders):
         return [Happened(*key, count) for key, count in counts.items()]
 
     def oldest(self) -> datetime | None:
-        """Since when the oldest entry outside the newest folders may go: since its folder was closed."""
+        """When the folder of the oldest removable entry was closed, which starts its retention."""
         return self.movable.removable_since()
 
     def forget(self, until: datetime, limit: int) -> int:
-        """Remove at most `limit` entries from before that time that need not stay, oldest first."""
+        """Remove at most `limit` entries from before that time that may be removed, oldest first."""
         age = (datetime.now(UTC) - until).total_seconds()
         return self.movable.remove([leaf for leaf in self.movable.oldest(age, limit) if leaf.entry.at < until])
 
     def entry(self, number: int, name: str, data: bytes, stat: Any) -> Entry | None:
-        """A node as an entry; None: it is not ours."""
+        """The entry in a node; None: it is not one of ours."""
         try:
             content, parts, at = read_document(data), parts_of(name), moment(stat.ctime)
             if len(parts) == ITEM_PARTS:
@@ -102,7 +102,7 @@ class NodeHistory(HistoryFolders):
             return None
 
     def batch_of(self, name: str) -> str:
-        """The batch that an entry belongs to; empty: to none."""
+        """The batch that an entry belongs to; empty: none."""
         parts = parts_of(name)
         return parts[0] if len(parts) == ITEM_PARTS else ""
 
@@ -118,7 +118,7 @@ class NodeHistory(HistoryFolders):
 
 
 def _node(told: LockRecord, mark: str) -> tuple[str, str]:
-    """The name of a lock's entry, which has all that is searched for, and its content."""
+    """The name of a lock's entry, which contains everything that is searched for, and its content."""
     _, key, letters = told.lock_id.split("-")
     name = f"{key}.{letters}.{told.event}.{told.token}.{mark}:"
     reason = f',"reason":{quoted(told.reason[:1000])}' if told.reason else ""
@@ -128,7 +128,7 @@ def _node(told: LockRecord, mark: str) -> tuple[str, str]:
 
 
 def _name_filter(which: HistoryFilter) -> Callable[[int, str], bool]:
-    """What can be told from the name of a node and its number."""
+    """The parts of an entry that its node's name and number contain."""
     key = None if which.resource is None else resource_key(which.resource)
     lock = None if which.lock_id is None else which.lock_id.split("-")[1:]
     column = 0 if which.item is not None and is_batch(which.item) else 1
@@ -150,7 +150,7 @@ def _name_filter(which: HistoryFilter) -> Callable[[int, str], bool]:
 
 
 def _item_node(entry: QueueRecord, mark: str) -> tuple[str, str]:
-    """The name of an item's entry, which has all that is searched for, and its content."""
+    """The name of an item's entry, which contains everything that is searched for, and its content."""
     name = f"{entry.batch}.{entry.job}.{entry.event}.{entry.token}.{quote(entry.profile, safe='')}.{mark}:"
     spent = "" if entry.spent is None else f',"spent":{entry.spent:.3f}'
     reason = f',"reason":{quoted(entry.reason[:MESSAGE_LENGTH])}' if entry.reason else ""
@@ -160,7 +160,7 @@ def _item_node(entry: QueueRecord, mark: str) -> tuple[str, str]:
 
 
 def _item_entry(number: int, parts: Sequence[str], content: Mapping[str, Any], at: datetime) -> Entry:
-    """A node as an entry. Raises KeyError or ValueError for a node that is not ours."""
+    """The entry in a node. Raises KeyError or ValueError for a foreign node."""
     batch, job, event, token, profile, _ = parts
     return Entry(
         number, datetime.fromisoformat(content["at"]) if "at" in content else at, noun_of(batch, job), event,

@@ -1,1 +1,1 @@
-"""Locks in ZooKeeper: their nodes, what this process remembers of them, waiting, and losses."""
+"""Locks in ZooKeeper: their nodes, what this process caches of them, waiting, and losses."""

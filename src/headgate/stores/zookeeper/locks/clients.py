@@ -1,4 +1,4 @@
-"""Clients that have registered: a node each."""
+"""Registered clients: one node each."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Clients:
     _questions: Questions
 
     def register(self, client: str) -> datetime:
-        """Make a client known, if it is not. Returns since when it is."""
+        """Register a client, unless it is registered. Returns when it was registered."""
         path = self._tree.client(client)
         _, stat = self._sessions.base.ask(make(path), look(path))
         return moment(stat.ctime) if stat else self.register(client)
 
     def all(self) -> Sequence[tuple[str, datetime]]:
-        """Return every client and since when it is known, by name."""
+        """Return every client and when it was registered, by name."""
         _, nodes = self._sessions.base.ask(catch_up(self._tree.clients), children(self._tree.clients))
         names = [client_name(node) for node in nodes]
         stats = self._sessions.base.ask(*(look(self._tree.client(name)) for name in names))

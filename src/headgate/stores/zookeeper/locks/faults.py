@@ -1,4 +1,4 @@
-"""Damage to the nodes under `/headgate` that locks need: found, explained, and repaired where that is safe."""
+"""Damage to the nodes under `/headgate` that locks need: detection, explanation, and repair where that is safe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MISSING_NODE = "missing-node"
 
 
 def missing_nodes(sessions: ZkSessions, paths: Sequence[str]) -> list[Fault]:
-    """Nodes that every store has and this one has not, parents first."""
+    """Required nodes that are missing in this store, parents first."""
     found = sessions.base.ask(*(look(path) for path in paths))
     return [
         Fault(MISSING_NODE, path, "every store has this node, but here it is missing: operations on it fail", "make it")
@@ -25,7 +25,7 @@ def missing_nodes(sessions: ZkSessions, paths: Sequence[str]) -> list[Fault]:
 
 
 def faults(sessions: ZkSessions, tree: Tree, name: str) -> list[Fault]:
-    """Missing nodes, and a clock that is far from this machine's."""
+    """Missing nodes, and a clock that differs from this machine's."""
     missing = missing_nodes(sessions, tree.folders)
     if any(fault.item == tree.clock for fault in missing):
         return missing
@@ -35,7 +35,7 @@ def faults(sessions: ZkSessions, tree: Tree, name: str) -> list[Fault]:
 
 
 def repair(sessions: ZkSessions, tree: Tree, fault: Fault) -> bool:
-    """Make a missing node. False: it is there, or cannot be made."""
+    """Create a missing node. False: it exists, or cannot be created."""
     if fault.kind != MISSING_NODE or fault.item not in tree.folders:
         return False
     return not isinstance(sessions.base.ask(make(fault.item))[0], Exception)

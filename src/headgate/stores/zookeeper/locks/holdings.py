@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headgate.calls.actor import actor
 from headgate.core.locks.model import Lock
 
-#: Locks of others (clients of a service) that are remembered.
+#: Number of other clients' locks (clients of a service) that are remembered.
 MOST_REMEMBERED = 10_000
 
 
@@ -28,15 +28,15 @@ class KnownGrant:
 
 
 class Holdings:
-    """The leased locks that one process has heard of."""
+    """The leased locks that one process knows of."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._known: dict[str, KnownGrant] = {}
 
     def note(self, locks: Iterable[Lock], sent: float, *, own: bool | None = None) -> None:
-        """They were alive after `sent`, for as long as they say. `own`: None leaves it as it was noted before."""
-        if self._pid != os.getpid():  # After a fork, what was held is the parent's.
+        """They were alive after `sent`, for their remaining time. `own`: None leaves the earlier value."""
+        if self._pid != os.getpid():  # After a fork, the held locks belong to the parent.
             self._pid, self._known = os.getpid(), {}
         for lock in locks:
             if lock.expires_in is None:
@@ -49,18 +49,18 @@ class Holdings:
             self._known = {lock_id: each for lock_id, each in self._known.items() if each.own}
 
     def left(self, lock_id: str, token: int) -> float:
-        """Seconds that it lives for certain; 0: it has to be asked, or is not the acting principal's."""
+        """Seconds that it certainly lives; 0: unknown, or it does not belong to the acting principal."""
         known = self._known.get(lock_id)
         if known is None or known.token != token or not actor().may_touch(known.principal):
             return 0.0
         return max(known.until - time.monotonic(), 0.0)
 
     def forget(self, lock_id: str) -> None:
-        """It ended, or is another's affair."""
+        """It ended, or belongs to another process now."""
         self._known.pop(lock_id, None)
 
     def own(self) -> list[tuple[str, int]]:
-        """Id and token of each that ends with this process, and may still be alive."""
+        """Id and token of each one that ends with this process, and may still be alive."""
         if self._pid != os.getpid():
             return []
         now = time.monotonic()

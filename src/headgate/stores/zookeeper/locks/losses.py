@@ -1,4 +1,4 @@
-"""Notify a holder at once that its lock is gone: its node is watched."""
+"""Notifying a holder at once that its lock is lost: its node is watched."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ class LossWatch:
         self._over.set()
 
     def _watch(self, token: int) -> None:
-        # A watch on the children of a node that has none: it fires when the node goes, and not when it is renewed.
+        # A watch on the children of a node that has none: it fires when the node is removed, but not when it is
+        # renewed.
         node = f"{self._path}/{lock_node(self._lock.id, token)}"
         self._session.send(children(node, self._changed), self._answered)
 
     def _answered(self, answer: object) -> None:
-        """Called by kazoo's own thread, which must not be kept."""
+        """Called by kazoo's own thread, which must not block."""
         if getattr(answer, "exception", None) is not None:
             self._changed()
 
@@ -55,7 +56,7 @@ class LossWatch:
             threading.Thread(target=self._look, name="headgate-loss", daemon=True).start()
 
     def _look(self) -> None:
-        """The node has gone, or the connection broke: ask, and watch on if the lock is still held."""
+        """The node was removed, or the connection broke: check, and continue watching if the lock is still held."""
         try:
             token = self._present_token()
             self._check(self._lock.id, token)
@@ -64,13 +65,13 @@ class LossWatch:
                 self._over.set()
                 self._lost(error.why)
         except HeadgateError:
-            self._session.on_return(self._changed)  # Meanwhile renewals notice it.
+            self._session.on_return(self._changed)  # Until then renewals notice it.
         else:
             if not self._over.is_set():
                 self._watch(token)
 
     def _present_token(self) -> int:
-        """An upgrade gives another token, by which the grant goes on."""
+        """An upgrade issues a new token, under which the grant continues."""
         answer = self._session.ask(read(self._path))[0]
         holders = () if isinstance(answer, Exception) else decode_state(answer[0], self._path).holders
         return max((each.token for each in holders if each.id == self._lock.id), default=self._lock.token)

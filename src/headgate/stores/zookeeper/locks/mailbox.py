@@ -1,6 +1,6 @@
-"""How a waiter is notified that its turn has come: a node of its session, which only that session watches.
+"""How a waiter is notified that its turn has come: by a node of its session, which only that session watches.
 
-The process that releases writes it in the change that grants, so one event and one read are enough.
+The releasing process writes it in the change that grants, so one event and one read are enough.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPAIR = "Make it again with: headgate doctor --repair"
 
 @dataclass(slots=True)
 class _Seen:
-    """The session whose mailbox is watched, and what was read from it."""
+    """The session whose mailbox is watched, and its last content."""
 
     session: int = 0
     version: int = -1
@@ -33,7 +33,7 @@ class _Seen:
 
 
 class Mailbox:
-    """The box of one session at a time."""
+    """The mailbox of one session at a time."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Mailbox:
         self._guard = threading.Lock()
 
     def open(self) -> None:
-        """Make it for the present session, and watch it, if that is not so already."""
+        """Create it for the current session, and watch it, unless that was done already."""
         if self._is_open:
             return
         tries = Tries(self._session.name)
@@ -67,7 +67,7 @@ class Mailbox:
 
     def _open(self) -> None:
         number = self._session.id
-        # Events may come before the answer does, so that all is in place before it is asked.
+        # Events may arrive before the answer, so everything is prepared before the request.
         self._seen = seen = _Seen(number, self._seen.version if self._seen.session == number else 0, watched=True)
         path = self._path(number)
         try:
@@ -88,7 +88,7 @@ class Mailbox:
         return f"{self._folder}/{session}"
 
     def _changed(self, seen: _Seen, event: Any) -> None:
-        """Called by kazoo's own thread, which must not be kept: the answer to the question comes to `_read`."""
+        """Called by kazoo's own thread, which must not block: the answer to the request is passed to `_read`."""
         if seen is not self._seen:
             return
         if event.type != EventType.CHANGED:

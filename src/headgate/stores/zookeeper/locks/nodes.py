@@ -41,25 +41,25 @@ from headgate.stores.zookeeper.locks.records import (
 )
 from headgate.stores.zookeeper.locks.views import View
 
-#: The most waiters of one resource that are granted in one multi.
+#: Maximum number of waiters of one resource that are granted in one multi.
 MOST_HANDED = 100
 
 
 @dataclass(slots=True)
 class ResourceNode:
-    """The node of one resource, as it becomes."""
+    """The node of one resource, as it changes."""
 
     view: View
     holders: list[Holder]
     places: list[WaitNode]
     children: set[str]
-    #: Those of them whose lease, and lock-delay after it, have expired.
+    #: Those whose lease, and lock-delay after it, have expired.
     expired: list[Holder] = field(default_factory=list)
     #: A waiter was granted it.
     handed: bool = False
     #: Waiters that are notified.
     called: list[WaitNode] = field(default_factory=list)
-    #: What the node will hold.
+    #: The future content of the node.
     state: State = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,18 +71,18 @@ class ResourceNode:
         return self.view.state.uri
 
     def settle(self, after: ResourceSnapshot) -> None:
-        """Everything is applied. Waiters that may come while one is handed its grant need not flag it again."""
+        """Everything is applied. Waiters that arrive while another is being granted need not flag it again."""
         waiting = bool(self.places) or (self.view.state.waiting and self.handed)
         self.state = State(self.uri, after.token, tuple(self.holders), waiting, after.known)
 
     def version_of(self, holder: Holder) -> int:
-        """The version of a holder's node as it was judged, which a renewal changes; -1: whichever it has."""
+        """The version of a holder's node when it was judged, which a renewal changes; -1: any."""
         stamp = self.view.stamps.get(holder.node)
         return stamp.version if stamp else -1
 
 
 class Nodes:
-    """The nodes of some resources. Make it, decide on its snapshot, `apply` the outcome, send its operations."""
+    """The nodes of some resources. Create it, decide on its snapshot, `apply` the outcome, and send its operations."""
 
     def __init__(
         self, views: Sequence[View], tag: str, rules: LockRules, mail: str = "", wanted: Sequence[str] = ()
@@ -90,13 +90,13 @@ class Nodes:
         self._mail = mail
         #: Identifies this attempt in the history.
         self.mark = new_mark()
-        #: Operations beside those on the resources' own nodes.
+        #: Operations besides those on the resources' own nodes.
         self.parts: list[Op] = []
         self.told: list[LockRecord] = []
         self.refusals: list[LockRecord] = []
         #: Ids of the locks that this change grants.
         self.granted: set[str] = set()
-        #: Called when the change has happened, with the paths of the history's nodes and the time.
+        #: Called when the change has taken effect, with the paths of the history nodes and the time.
         self.after: list[Callable[[Sequence[str], int], None]] = []
         self.each = {view.state.uri: ResourceNode(view, [], view.places(), set(view.children)) for view in views}
         for node in self.each.values():
@@ -108,20 +108,20 @@ class Nodes:
         )  # fmt: skip
 
     def own_places(self, request: Request) -> dict[str, WaitNode]:
-        """The places of this request, by resource."""
+        """The positions of this request, by resource."""
         return {uri: place for uri, node in self.each.items() for place in node.places if place.is_of(request)}
 
     def number(self, places: Mapping[str, WaitNode]) -> int:
-        """The ticket of these places, which were all taken at once."""
+        """The ticket of these positions, which were all taken at once."""
         uri, place = next(iter(places.items()))
         return self.each[uri].view.time(place.name)[0]
 
     def holder(self, lock: Lock) -> Holder:
-        """What the node has of a lock, after everything was applied."""
+        """The node's record of a lock, after all changes were applied."""
         return next(each for each in self.each[lock.resource].holders if each.id == lock.id)
 
     def missing(self, outcome: LockOutcome[Any]) -> list[str]:
-        """Resources that the outcome changes, and that have no node yet."""
+        """Resources without a node that the outcome changes."""
         if len(outcome.resources) == len(self.each):
             return []
         return [uri for uri, after in outcome.resources.items() if after.known and uri not in self.each]
@@ -129,7 +129,7 @@ class Nodes:
     # ------------------------------------------------------------------ changes
 
     def apply(self, outcome: LockOutcome[Any]) -> None:
-        """Turn every change into operations."""
+        """Convert every change to operations."""
         for change in outcome.changes:
             self._APPLIED[type(change)](self, change)
         for entry in outcome.wakes:
@@ -145,7 +145,7 @@ class Nodes:
         place = _place(change.entry)
         lock = replace(change.lock, note=place.note)
         self.each[lock.resource].handed = True
-        # A shorter lease than the trial is its own.
+        # A lease shorter than the trial is used unchanged.
         trial = change.trial if lock.lease is not None and lock.lease > change.trial else None
         self._hold(lock, place.delay, b"" if trial is None else write_span(trial))
 
@@ -178,7 +178,7 @@ class Nodes:
         self._remove(node, place.name)
 
     def _join(self, change: JoinQueue) -> None:
-        """A place is taken by itself, before the next look: its number is its node's."""
+        """A position is taken in a separate change, before the next check: its number is its node's."""
 
     def _record(self, change: LockRecord) -> None:
         self.told.append(change)
@@ -222,11 +222,11 @@ class Nodes:
         return [*states, *guards, *self.parts]
 
     def becomes(self, node: ResourceNode, version: int) -> View:
-        """The resource as it is seen after the change."""
+        """The resource after the change."""
         return View(node.view.path, node.state, version, frozenset(node.children))
 
     def cleared(self) -> list[ResourceNode]:
-        """Resources that say from now on that nobody waits: somebody may just have come."""
+        """Resources that from now on show that they have no waiters: one may just have arrived."""
         return [node for node in self.each.values() if node.view.state.waiting and not node.state.waiting]
 
     def _state_ops(self, node: ResourceNode) -> list[Op]:
@@ -242,7 +242,7 @@ class Nodes:
     # ------------------------------------------------------------------ within
 
     def _judge(self, node: ResourceNode) -> None:
-        """Tell apart who counts and who has expired. A lock-delay begins when the death is noticed."""
+        """Separate the locks that count from the expired ones. A lock-delay begins when the death is noticed."""
         view = node.view
         for holder in view.state.holders:
             if view.lives(holder) or (holder.dead and not view.over(holder)):
@@ -273,7 +273,7 @@ class Nodes:
         self._replace(node, replace(holder, lease=lease))
 
     def _rename(self, node: ResourceNode, holder: Holder, token: int) -> Holder:
-        """A new token is a new node: a grant's node is known by its id and token."""
+        """A new token needs a new node: a grant's node is named by its id and token."""
         since = holder.since if holder.since is not None else node.view.time(holder.node)[1]
         new = replace(holder, node=lock_node(holder.id, token), token=token, since=since)
         self._make(node, new.node)
@@ -305,7 +305,9 @@ def _snapshot(node: ResourceNode, tag: str) -> ResourceSnapshot:
 
 
 def _entry(place: WaitNode, view: View, tag: str) -> QueueEntry:
-    """A place as decisions see it. Nothing is handed to one without a lease: it might outlive its waiter."""
+    """A position in the form for decisions. A position without a lease is not granted by others: the grant might
+    outlive its waiter.
+    """
     uri, stamp = view.state.uri, view.stamps.get(place.name)
     number, since = (stamp.number, moment(stamp.made)) if stamp else (0, NEVER)
     waiter = place.waiter(uri, number, since)

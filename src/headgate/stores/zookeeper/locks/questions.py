@@ -1,4 +1,4 @@
-"""Questions about many resources: asked together, in portions, without writing."""
+"""Queries about many resources: sent together, in portions, without writing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from headgate.stores.zookeeper.locks.views import View
 from headgate.stores.zookeeper.tree import Tree, key_of_lock
 from headgate.telemetry import event
 
-#: Folders of resources that are listed together.
+#: Number of folders of resources that are listed together.
 FOLDERS = 64
 
 
 @dataclass(eq=False)
 class Questions:
-    """Lists what a store holds."""
+    """Lists the locks of a store."""
 
     _sessions: ZkSessions
     _tree: Tree
@@ -49,7 +49,9 @@ class Questions:
         return sorted((uri, mode, count) for (uri, mode), count in counts.items())
 
     def waiters(self, resource: str | None) -> list[Waiter]:
-        """Live waiters, earliest first. A place counts from when its resource is marked, and is listed from then on."""
+        """Live waiters, earliest first. A position counts from when its resource is flagged, and is listed from then
+        on.
+        """
         found: list[Waiter] = []
         for portion in self._portions(resource):
             views = [view for view in portion if view.state.waiting and view.places()]
@@ -72,7 +74,7 @@ class Questions:
         return found
 
     def expired(self, limit: int) -> list[str]:
-        """Paths of resources that a dead holder left."""
+        """Paths of resources that a dead holder left behind."""
         found: list[str] = []
         for portion in self._portions():
             found += [view.path for view in portion if len(live(view)) < len(view.state.holders)]
@@ -81,7 +83,7 @@ class Questions:
         return found[:limit]
 
     def leased(self) -> Iterator[View]:
-        """Resources with holders, dead or alive, as their nodes have them."""
+        """Resources with holders, dead or alive, according to their nodes."""
         for paths in self._path_portions():
             for path, state in self._states(paths).items():
                 if state.holders:
@@ -94,7 +96,7 @@ class Questions:
         )
 
     def holds(self, client: str) -> int:
-        """How many live locks a client has."""
+        """Number of live locks of a client."""
         return len(self.locks(LockFilter(client=client)))
 
     def _portions(self, resource: str | None = None, after: str | None = None) -> Iterator[list[View]]:
@@ -107,7 +109,7 @@ class Questions:
             yield self.views([path for path in paths if path in states and _busy(states[path])])
 
     def views(self, paths: Sequence[str]) -> list[View]:
-        """These resources as they are; none that seems to be dead only because it changed meanwhile."""
+        """The current state of these resources, without locks that only look dead because they changed meanwhile."""
         session = self._sessions.base
         self.catch_up()
         found = {view.path: view for view in self._look(paths, session)}
@@ -120,7 +122,7 @@ class Questions:
         return [found[path] for path in paths if path in found]
 
     def catch_up(self) -> None:
-        """What others were answered before this is seen by what is asked after it, whichever servers they talk to."""
+        """Reads see everything that others have seen, whichever servers they are connected to."""
         self._sessions.base.send(catch_up(self._tree.root))
 
     def _look(self, paths: Sequence[str], session: ZkSession) -> list[View]:
@@ -167,7 +169,7 @@ class Questions:
 
 
 def live(view: View) -> list[Holder]:
-    """The holders that live."""
+    """The living holders."""
     return [holder for holder in view.state.holders if view.lives(holder)]
 
 
@@ -180,7 +182,7 @@ def _busy(state: State) -> bool:
 
 
 def _readable(data: bytes, path: str) -> State | None:
-    """One node that holds something else must not hide the others."""
+    """A node with foreign content must not hide the others."""
     try:
         return decode_state(data, path)
     except ForeignStore as error:

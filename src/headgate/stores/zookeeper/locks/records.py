@@ -1,4 +1,4 @@
-"""What the nodes hold: a resource's state, its holders, and the places in its queue."""
+"""The content of nodes: a resource's state, its holders, and the positions in its queue."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from headgate.core.values.documents import quoted, read_document
 from headgate.stores.zookeeper.ensemble.clock import moment
 from headgate.stores.zookeeper.tree import letters_of_lock, sequence_of
 
-#: A time that is not known, where none is needed.
+#: A placeholder for a time that is not known and not needed.
 NEVER = datetime.fromtimestamp(0, UTC)
-#: A place whose name would be longer is not handed a grant: its waiter takes it by itself.
+#: A position whose name would be longer is not granted by others: its waiter acquires by itself.
 LONGEST_NAME = 1000
-#: Waiters that a grant is handed over with the names of, so that the next release need not look.
+#: Number of waiters whose names are passed on with a grant, so that the next release need not list them.
 MOST_PASSED_ON = 16
-#: Parts of the name of a place that was taken before owners were recorded.
+#: Number of parts in the name of a position that was taken before owners were recorded.
 OLD_PARTS = 11
 WAIT, LOCK, DELAY = "wait:", "lock-", "delay-"
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """When a child's node was made and renewed, and by which transactions."""
+    """When a child's node was created and renewed, and by which transactions."""
 
-    #: The number of the transaction that made it, and its time in milliseconds.
+    #: The number of the transaction that created it, and its time in milliseconds.
     number: int
     made: int
-    #: The time of the newest renewal, its transaction, and the version that it left: as ZooKeeper calls them.
+    #: The time of the newest renewal, its transaction, and the resulting version, in ZooKeeper's names.
     mtime: int
     mzxid: int
     version: int
-    #: Seconds that the lease is long until the next renewal; None: as long as the holder's.
+    #: The lease length in seconds until the next renewal; None: the holder's length.
     span: float | None = None
 
 
 def read_stamp(answer: Any) -> Stamp | None:
-    """The stamp within the answer to reading a child; None: there is no such child."""
+    """The stamp in the answer to reading a child; None: there is no such child."""
     if isinstance(answer, Exception):
         return None
     data, stat = answer
@@ -56,37 +56,37 @@ def _span(data: bytes | None) -> float | None:
 
 
 def write_span(seconds: float) -> bytes:
-    """As the node holds it."""
+    """As stored in the node."""
     return b"%.3f" % seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A grant as the resource's node has it."""
+    """A grant as recorded in the resource's node."""
 
     id: str
     client: str
     mode: Mode
     token: int
-    #: The child that it lives by.
+    #: The child node whose life it depends on.
     node: str
-    #: Seconds that it lives without being renewed; None: persistent.
+    #: Lease length in seconds; None: persistent.
     lease: float | None = None
     count: int = 1
     owner: str = ""
     note: str = ""
     request_id: str = ""
-    #: Seconds that the resource stays closed if the holder dies.
+    #: Seconds that the resource stays locked if the holder dies.
     delay: float = 0.0
-    #: It died, and its lock-delay runs since the child was made.
+    #: It died, and its lock-delay counts from when the child was created.
     dead: bool = False
-    #: When it was granted, in milliseconds, where the child no longer says so.
+    #: When it was granted, in milliseconds, if the child no longer shows it.
     since: int | None = None
     #: The owner; empty: it was granted before owners were recorded.
     principal: str = ""
 
     def lock(self, resource: str, *, since: datetime = NEVER, left: float | None = None) -> Lock:
-        """As the rest of the world sees it. `left`: seconds of its lease, if not all of it."""
+        """In the form for the rest of the program. `left`: the remaining seconds of its lease, if not all of it."""
         if self.dead:
             left = 0.0
         elif self.lease is None or left is None:
@@ -98,7 +98,7 @@ class Holder:
 
 
 def _encode_holder(each: Holder) -> str:
-    """What is at its default is left out."""
+    """Default values are left out."""
     parts = [
         f'"id":"{each.id}","client":{quoted(each.client)},"mode":"{each.mode.value}","token":{each.token}',
         f'"node":{quoted(each.node)},"request":{quoted(each.request_id)}',
@@ -120,18 +120,18 @@ def _encode_holder(each: Holder) -> str:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything about a resource that its node holds."""
+    """Everything that a resource's node records."""
 
     uri: str
     #: The newest grant's.
     token: int = 0
     holders: tuple[Holder, ...] = ()
-    #: There may be waiters: look before anything is granted. Nobody sleeps in the queue while this is false.
+    #: There may be waiters: check before anything is granted. No waiter sleeps in the queue while this is false.
     waiting: bool = False
     known: bool = True
 
     def encode(self) -> bytes:
-        """As the node holds it."""
+        """As stored in the node."""
         holders = ",".join(f"{{{_encode_holder(each)}}}" for each in self.holders)
         return (
             f'{{"uri":{quoted(self.uri)},"token":{self.token},"holders":[{holders}],'
@@ -143,7 +143,7 @@ _WORDS = {False: "false", True: "true"}
 
 
 def decode_state(data: bytes, path: str) -> State:
-    """A resource's state, or ForeignStore when the node holds something else."""
+    """A resource's state, or ForeignStore when the node has foreign content."""
     try:
         content = read_document(data)
         holders = tuple(_decode_holder(each) for each in content["holders"])
@@ -160,35 +160,35 @@ def decode_state(data: bytes, path: str) -> State:
 def _decode_holder(content: dict[str, Any]) -> Holder:
     fields = {**content, "mode": Mode(content["mode"]), "request_id": content["request"]}
     del fields["request"]
-    fields.pop("session", None)  # Leases were sessions once.
+    fields.pop("session", None)  # Leases used to be sessions.
     return Holder(**fields)
 
 
 @dataclass(frozen=True, slots=True)
 class WaitNode:
-    """A place in the queue of one resource: all of it is in the node's name, so one listing is the whole queue."""
+    """A position in the queue of one resource: the node's name contains everything, so one listing shows it."""
 
     name: str
     _parts: Sequence[str] = field(repr=False, compare=False)
 
     @property
     def mark(self) -> str:
-        """Tells two places of one request apart, and finds ours when an answer was lost."""
+        """Distinguishes two positions of one request, and finds ours when an answer was lost."""
         return self._parts[1]
 
     @property
     def mode(self) -> Mode:
-        """How the resource is wanted."""
+        """The mode wanted."""
         return Mode(self._parts[2])
 
     @property
     def session(self) -> int:
-        """The session that the node is of, whose box its waiter reads."""
+        """The session that the node belongs to, whose mailbox its waiter reads."""
         return int(self._parts[3])
 
     @property
     def lease(self) -> float | None:
-        """The lease of a grant that may be handed over; None: the waiter takes its turn by itself."""
+        """The lease of a grant that others may make; None: the waiter acquires by itself."""
         return float(self._parts[4]) if self._parts[4] else None
 
     @property
@@ -217,18 +217,18 @@ class WaitNode:
         return unquote(self._parts[9])
 
     def is_of(self, request: Request) -> bool:
-        """Whether it is a place of that very request."""
+        """Whether it is a position of that request."""
         return (self.request_id, self.client) == (request.id, request.client)
 
     def waiter(self, resource: str, ticket: int = 0, since: datetime = NEVER) -> Waiter:
-        """As the rest of the world sees it."""
+        """In the form for the rest of the program."""
         return Waiter(ticket, resource, self.client, self.mode, since, unquote(self._parts[7]))
 
 
 def place_name(request: Request, mode: Mode, mark: str, session: int, lease: float | None) -> str:
-    """The name of a place's node, up to the number that ZooKeeper puts behind it.
+    """The name of a position's node, up to the number that ZooKeeper appends.
 
-    A lock that would outlive its waiter is not handed over: a waiter for a persistent lock takes it itself.
+    A lock that would outlive its waiter is not granted by others: a waiter for a persistent lock acquires it itself.
     """
     if lease is not None and len(request.wants) == 1 and not request.reentrant:
         full = _place_name(request, mode, mark, session, f"{lease}", f"{request.lock_delay}", request.note)
@@ -244,7 +244,7 @@ def _place_name(request: Request, mode: Mode, mark: str, session: int, lease: st
 
 
 def read_place(name: str) -> WaitNode | None:
-    """The place behind a node's name; None when it is another kind of node."""
+    """The position in a node's name; None when it is another kind of node."""
     if not name.startswith(WAIT):
         return None
     parts = name.split(":")
@@ -252,14 +252,14 @@ def read_place(name: str) -> WaitNode | None:
 
 
 def read_queue(children: Iterable[str], holders: Sequence[Holder]) -> list[WaitNode]:
-    """The places that were not granted yet, earliest first."""
+    """The positions that were not granted yet, earliest first."""
     granted = {holder.node for holder in holders}
     places = [place for name in children if name not in granted and (place := read_place(name))]
     return sort_places(places)
 
 
 def sort_places(places: list[WaitNode]) -> list[WaitNode]:
-    """In the order of their numbers, which begin again after two thousand million."""
+    """In the order of their numbers, which wrap around after two thousand million."""
     if len(places) < 2:
         return places
     first = sequence_of(places[0].name)
@@ -267,30 +267,30 @@ def sort_places(places: list[WaitNode]) -> list[WaitNode]:
 
 
 def lock_node(lock_id: str, token: int) -> str:
-    """The child that a grant lives by. Never used twice, since the token is not."""
+    """The child node whose life a grant depends on. Never used twice, because tokens are not."""
     return f"{LOCK}{token}-{letters_of_lock(lock_id)}"
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """The message to a waiter whose turn has come: the resource as it is then, and the next waiters."""
+    """The message to a waiter whose turn has come: the current resource, and the next waiters."""
 
-    #: Of the place that it is for.
+    #: The name of the position that it is for.
     mark: str
     version: int
     state: State
-    #: Nodes of those who wait after it.
+    #: Nodes of the waiters after it.
     names: tuple[str, ...]
 
 
 def write_message(mark: str, version: int, state: bytes, queue: Sequence[WaitNode]) -> bytes:
-    """As the node holds it."""
+    """As stored in the node."""
     names = "".join(f"\n{place.name}" for place in queue[:MOST_PASSED_ON])
     return b"%s\n%d\n%s%s" % (mark.encode(), version, state, names.encode())
 
 
 def read_message(data: bytes, path: str) -> HandOver | None:
-    """What a node holds; None: nothing."""
+    """The content of a node; None: nothing."""
     if not data:
         return None
     mark, version, state, *names = data.split(b"\n")

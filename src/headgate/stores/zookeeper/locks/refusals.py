@@ -21,7 +21,7 @@ MINUTE = 60_000
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The history's node of a refusal."""
+    """The path of a refusal's history node."""
 
     path: str
     content: dict[str, Any]
@@ -55,7 +55,7 @@ class Refusals:
             nodes.after.append(lambda paths, _at: self._point([(path, paths[at]) for path, at in new if paths]))
 
     def _add_to(self, nodes: Nodes, path: str, entry: _Entry, record: LockRecord) -> None:
-        """Count it as one more of the last minute; the answer to the write shows whether that minute is over."""
+        """Count it in the last minute; the answer to the write shows whether that minute is over."""
         nodes.parts.append(Op("set", entry.path, entry.counted(1), entry.version))
 
         def settle(_paths: Sequence[str], at: int) -> None:
@@ -65,12 +65,12 @@ class Refusals:
         nodes.after.append(settle)
 
     def _move(self, node: str, entry: _Entry, told: LockRecord, mark: str) -> None:
-        """It was the first of a new minute after all."""
+        """It was the first one of a new minute after all."""
         self._point([(node, self._history.append(told, mark))])
         self._sessions.base.ask(write(entry.path, entry.counted(0), entry.version + 1))
 
     def _point(self, entries: Sequence[tuple[str, str]]) -> None:
-        """Record where the history has its entries of refusals, in one trip for many."""
+        """Record the paths of refusals' history entries, in one trip for many."""
         for some in windows(entries):
             self._sessions.base.ask(
                 *(make(parent(node)) for node, _ in some),
@@ -79,8 +79,8 @@ class Refusals:
             )
 
     def _newest(self, nodes: Sequence[str]) -> list[_Entry | None]:
-        """The history's newest entry of each, in two trips for many; None: there is none."""
-        # The process that made a node may have died, or lost its connection, before it could write the path.
+        """The history's newest entry of each, in two trips for many; None: it has none."""
+        # The process that created a node may have died, or lost its connection, before it could write the path.
         pointers = [
             "" if isinstance(answer, Exception) or not answer[0] else answer[0].decode()
             for some in windows(nodes)

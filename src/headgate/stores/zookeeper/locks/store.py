@@ -1,4 +1,4 @@
-"""Locks in ZooKeeper: the port's methods. The fast path is one multi from memory; everything else is read first."""
+"""Locks in ZooKeeper: the port's methods. The fast path is one multi from cached data; all else is read first."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _is_refusal(result: object) -> bool:
 
 
 def _is_known(result: object) -> bool:
-    """Whether a request that must wait has its places already."""
+    """Whether a request that must wait already has its positions."""
     return isinstance(result, MustWait) and result.number is not None
 
 
@@ -66,9 +66,9 @@ class ZookeeperLocks:
         self._holdings = Holdings()
         self._transitions.knows_alive = lambda holder: self._holdings.left(holder.id, holder.token) > 0
         self._tenure = Tenure(sessions, tree, self._transitions, self._questions, self._history, self._holdings)
-        #: Requests whose outcome is unknown, and that are given up when the server is heard again.
+        #: Requests with an unknown outcome, which are given up when the server is connected again.
         self._abandoned: set[str] = set()
-        #: What the other nouns of the store are built on.
+        #: The base of the store's other nouns.
         self.clock, self.questions, self.told = self._transitions.clock, self._questions, self._history
 
     # ------------------------------------------------------------------ asking
@@ -121,7 +121,7 @@ class ZookeeperLocks:
         return grant or None
 
     def keep_places(self, tickets: Sequence[Ticket]) -> None:
-        del tickets  # A place lives as long as its session.
+        del tickets  # A position lives as long as its session.
 
     def give_up(self, ticket: Ticket) -> Granted:
         request = ticket.request
@@ -157,7 +157,7 @@ class ZookeeperLocks:
             self._holdings.forget(lock_id)
 
     def renew(self, lock_id: str, token: int, lease: float | None = None) -> Lock:
-        """Renew a live lock, from any process: its stamp is written again."""
+        """Renew a live lock, from any process: its stamp is rewritten."""
         check_lock_id(lock_id, self.tag, self.name)
         with within(self._sessions.answer_within):
             sent = time.monotonic()
@@ -247,7 +247,7 @@ class ZookeeperLocks:
         return store_faults.faults(self._sessions, self._tree, self.name)
 
     def repair(self, fault: Fault, who: str) -> bool:
-        del who  # A node that every store has is no event of its history.
+        del who  # A node that every store has is not part of its history.
         return store_faults.repair(self._sessions, self._tree, fault)
 
     def close(self) -> None:
@@ -260,7 +260,7 @@ class ZookeeperLocks:
     def _ask_for(
         self, request: Request, unit: Unit[T], *, waited: bool = False, times: Callable[[object], bool] = _is_refusal
     ) -> Acted[T]:
-        """Let the core decide about a request, from memory first; and note what it was granted."""
+        """Let the core decide about a request, from cached data first, and note the grant."""
         sent = time.monotonic()
         acted = self._transitions.act(
             self._queue.paths(request),
@@ -274,13 +274,13 @@ class ZookeeperLocks:
         return acted
 
     def _suffices(self, nodes: Nodes, request: Request, *, waited: bool) -> bool:
-        """Whether memory is enough to grant: nobody waits, or it knows of our own place among those who do."""
+        """Whether cached data is enough to grant: there are no waiters, or it includes our own position among them."""
         if waited:
             return len(nodes.own_places(request)) == len(request.wants)
         return not any(node.view.state.waiting for node in nodes.each.values())
 
     def _suffices_to_end(self, nodes: Nodes, lock_id: str) -> bool:
-        """Whether memory is enough to free it: it is alive for certain, and all waiters are known."""
+        """Whether cached data is enough to release: the lock is certainly alive, and all waiters are known."""
         for node in nodes.each.values():
             if node.view.state.waiting and not node.places:
                 return False
@@ -296,7 +296,7 @@ class ZookeeperLocks:
         return () if isinstance(acted.result, MustWait) else self._outcome(acted)
 
     def _seems_busy(self, request: Request) -> bool:
-        """As far as this process remembers: a single resource that others hold or wait for."""
+        """As far as this process knows: a single resource that others hold or wait for."""
         if len(request.wants) > 1 or request.reentrant:
             return False
         view = self._transitions.recall(self._queue.paths(request)[0])
@@ -306,7 +306,8 @@ class ZookeeperLocks:
     def _asking(self, request: Request) -> Iterator[None]:
         """One call for locks: it is answered in time, and what it may have left behind is given up later.
 
-        A caller that named the request itself asks again by that id; nobody else knows of what it may have been given.
+        A caller that named the request itself retries with that id; otherwise nobody knows what it may have been
+        granted.
         """
         self._abandoned.discard(request.id)
         try:
@@ -334,19 +335,19 @@ class ZookeeperLocks:
                 raise self._tenure.explained(error) from None
 
     def _told(self, acted: Acted[Lock] | Acted[Lock | LockRefused]) -> Lock:
-        """The lock that a change left, with its times; a refusal is raised."""
+        """The lock after a change, with its times; a refusal is raised."""
         if isinstance(acted.result, LockRefused):
             raise acted.result
         return self._transitions.tell_locks(acted, [acted.result])[0]
 
     def _outcome(self, acted: Acted[Granted | LockRefused] | Acted[Granted | MustWait]) -> Granted:
-        """What was granted, with its times; a refusal is raised."""
+        """The grant, with its times; a refusal is raised."""
         if isinstance(acted.result, LockRefused):
             raise acted.result
         return () if isinstance(acted.result, MustWait) else self._transitions.tell_locks(acted, acted.result)
 
 
 def _try_now(snapshot: LockSnapshot, request: Request) -> LockOutcome[Granted | MustWait]:
-    """Grant it now, or change nothing: a place is taken by itself, before the next look."""
+    """Grant it now, or change nothing: a position is taken in a separate change, before the next check."""
     outcome = lock_work.queue_up(snapshot, request)
     return outcome if isinstance(outcome.result, tuple) else LockOutcome(outcome.result, (), snapshot.resources)

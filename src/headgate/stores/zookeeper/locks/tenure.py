@@ -61,7 +61,7 @@ class Tenure:
         return view.lock(self._live(view, lock_id, token))
 
     def renew(self, lock_id: str, token: int) -> Lock:
-        """Restart the lease: in one trip while it is alive for certain; otherwise it is judged first."""
+        """Restart the lease: in one trip while it is certainly alive; otherwise it is judged first."""
         session, path = self._sessions.base, self.node(lock_id, token)
         if self._holdings.left(lock_id, token) > 0:
             state, node, stat = session.ask(read(self._tree.of_lock(lock_id)), read(path), write(path, b""))
@@ -78,7 +78,7 @@ class Tenure:
             tries.again(f"{path} was always written by others first")
 
     def end_own(self) -> None:
-        """A clean end gives up what this process holds by a lease: at once, as if it had run out."""
+        """A clean end releases the leased locks of this process: at once, as if they had expired."""
         nodes = [self.node(lock_id, token) for lock_id, token in self._holdings.own()]
         if not nodes or not self._sessions.base.connected:
             return
@@ -87,7 +87,7 @@ class Tenure:
                 self._sessions.base.ask(*(remove(node) for node in portion))
 
     def explained(self, error: LockLost) -> LockLost:
-        """With how it ended, if the history has it."""
+        """Including its ending, if the history records it."""
         ends = self._history.endings(error.lock_id, tuple(ENDINGS)) if error.why == NO_SUCH_LOCK else []
         if not ends:
             return error
@@ -98,7 +98,7 @@ class Tenure:
     # ------------------------------------------------------------------ looking
 
     def _judged(self, lock_id: str, token: int) -> View:
-        """The grant's resource as far as it concerns that grant, with the leader's time, in one trip."""
+        """The part of the grant's resource that concerns that grant, with the leader's time, in one trip."""
         questions = [read(self._tree.of_lock(lock_id)), read(self.node(lock_id, token))]
         now, (state, node) = self._clock.ask(self._sessions.base, questions)
         return self._view(lock_id, token, state, node, now)
@@ -111,7 +111,7 @@ class Tenure:
         return View(path, decode_state(state[0], path), 0, frozenset([name]), {name: stamp}, now)
 
     def _live(self, view: View, lock_id: str, token: int) -> Holder:
-        """The live grant; otherwise LockLost, with how it ended."""
+        """The live grant; otherwise LockLost, with its ending."""
         holder = _find(view, lock_id, token)
         if holder:
             must_own(f"lock {lock_id}", holder.principal)

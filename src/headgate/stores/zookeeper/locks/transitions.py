@@ -1,4 +1,4 @@
-"""Resources as this process reads and remembers them, and the changes of their locks."""
+"""Resources as this process reads and caches them, and the changes of their locks."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from headgate.stores.zookeeper.tree import Tree, parent
 
 T = TypeVar("T")
 Decide = Callable[[LockSnapshot], LockOutcome[T]]
-#: Whether what this process remembers suffices for a decision.
+#: Whether the cached data suffices for a decision.
 Trust = Callable[[Nodes], bool]
 
-#: Resources whose last state this process remembers.
+#: Number of resources whose last state this process caches.
 MOST_REMEMBERED = 10_000
-#: With no more children than this, all of them are asked for their times when some are.
+#: Up to this many children, the times of all are read when some are needed.
 FEW_CHILDREN = 32
 _NOT_FROM_MEMORY = (LockRefused, MustWait)
 
 
 @dataclass(slots=True)
 class Acted(Generic[T]):
-    """What a decision came to, after it was written: its result, when (in milliseconds), and the nodes as they are."""
+    """The result of a decision after it was written: its value, time (in milliseconds), and the new nodes."""
 
     result: T
     at: int
@@ -47,18 +47,18 @@ class Acted(Generic[T]):
 
 @dataclass(slots=True)
 class _Act(Generic[T]):
-    """One decision about some resources, and what was read of them so far."""
+    """One decision about some resources, and what has been read of them so far."""
 
     paths: Sequence[str]
     decide: Decide[T]
     session: ZkSession
     #: Resources that may have no node yet.
     wanted: Sequence[str]
-    #: The result names times.
+    #: The result includes times.
     times: Callable[[T], bool]
     trust: Trust | None
     views: list[View] | None = None
-    #: The views come from memory.
+    #: The views are cached ones.
     cached: bool = False
 
 
@@ -76,11 +76,11 @@ class Transitions:
         self._remembered: dict[str, View] = {}
         #: The tables that decide.
         self.rules = rules
-        #: By which leases are judged.
+        #: The clock that judges leases.
         self.clock = Clock(tree.clock, tree.epochs)
         #: Whether this process knows, by its own clock, that a grant is alive.
         self.knows_alive: Callable[[Holder], bool] = lambda _: False
-        #: Where the tokens of a new resource begin.
+        #: The first token of a new resource.
         self.token_base = 0
 
     # ------------------------------------------------------------------ changing
@@ -96,8 +96,8 @@ class Transitions:
     ) -> Acted[T]:
         """Decide about these resources, and write all changes at once.
 
-        `wanted`: resources among them that may have no node yet. `trust`: memory may be decided on, if it says so.
-        `times`: whether a result has times in it, so that the nodes' times must be read.
+        `wanted`: those resources that may have no node yet. `trust`: decide from cached data, if this function allows
+        it. `times`: whether a result includes times, so that the nodes' times must be read.
         """
         act = _Act(paths, decide, self._sessions.base, wanted, times, trust)
         remembered = [view for path in paths if (view := self._remembered.get(path))] if trust else []
@@ -108,15 +108,15 @@ class Transitions:
         return Acted(outcome, done.at, done.session, nodes)
 
     def nodes(self, views: Sequence[View], wanted: Sequence[str] = ()) -> Nodes:
-        """The nodes of some resources, to decide on."""
+        """The nodes of some resources, for a decision."""
         return Nodes(views, self._tag, self.rules, self._tree.mail, wanted)
 
     def recall(self, path: str) -> View | None:
-        """The resource as this process saw it last."""
+        """The resource as this process last saw it."""
         return self._remembered.get(path)
 
     def remember(self, view: View) -> None:
-        """Keep it for the next quick change."""
+        """Cache it for the next fast change."""
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()
         self._remembered[view.path] = view
@@ -139,18 +139,19 @@ class Transitions:
             nodes.ops(), (outcome.result, nodes), nodes.told, _known(outcome.result), act.session, mark=nodes.mark
         )
         plan.questions = [children(each.view.path) for each in nodes.cleared()] if plan.ops else []
-        # A grant may have died with its session: the next look finds it by its request.
+        # A grant may have ended with its session: the next check finds it by its request.
         plan.proven = not nodes.granted
         plan.happened = lambda done: self._happened(nodes, plan, done)
         plan.missed = lambda: self._missed(act, nodes)
         return plan
 
     def _decide(self, act: _Act[T], nodes: Nodes) -> LockOutcome[T]:
-        """The outcome, applied to the nodes; Again when more must be read, Unclear when times must be."""
+        """The outcome, applied to the nodes; Again when more must be read, Unclear when times are needed."""
         if act.cached and act.trust and not act.trust(nodes):
             self._start_again(act)
         outcome = act.decide(nodes.snapshot)
-        # Memory may grant and free, but it refuses nothing, and it does not know whether an earlier grant still lives.
+        # Cached data may grant and release, but it refuses nothing, and does not show whether an earlier grant is still
+        # alive.
         if act.cached and (isinstance(outcome.result, _NOT_FROM_MEMORY) or outcome.has(ConfirmLock)):
             self._start_again(act)
         if missing := nodes.missing(outcome):
@@ -183,7 +184,7 @@ class Transitions:
             work(done.entries, done.at)
 
     def _look_behind(self, path: str, children: Any) -> None:
-        """Somebody joined the queue while it was found empty: serve it now."""
+        """A waiter joined the queue while it was found empty: serve it now."""
         if isinstance(children, Exception) or not any(read_place(name) for name in children):
             return
         self._remembered.pop(path, None)
@@ -198,7 +199,7 @@ class Transitions:
         return act.views
 
     def look(self, paths: Sequence[str], session: ZkSession) -> list[View | None]:
-        """Resources and their children, in one trip, as a server has them that may lag behind; None: there is none."""
+        """Resources and their children, in one trip, from a server that may lag behind; None: it does not exist."""
         answers = session.ask(*(ask for path in paths for ask in (read(path), children(path))))
         return [read_view(path, *answers[2 * n : 2 * n + 2]) for n, path in enumerate(paths)]
 
@@ -212,7 +213,7 @@ class Transitions:
         return self._with_stamps(views, nodes, session, whole=False)
 
     def _doubtful(self, state: State) -> bool:
-        """Whether a client may be dead by now that this process does not know to be alive."""
+        """Whether a client that this process does not know to be alive may be dead by now."""
         return any(each.dead or (each.lease is not None and not self.knows_alive(each)) for each in state.holders)
 
     def with_times(self, views: Sequence[View], session: ZkSession) -> list[View]:
@@ -233,7 +234,7 @@ class Transitions:
         return [replace(view, stamps=stamps[view.path], now=now, whole=whole) for view in views]
 
     def make_resources(self, resources: Iterable[str]) -> None:
-        """Make the nodes of these resources, where there are none."""
+        """Create the nodes of these resources, if they have none."""
         paths = [(uri, self._tree.resource(uri)) for uri in resources]
         for portion in windows(paths):
             self._sessions.base.ask(
@@ -242,7 +243,7 @@ class Transitions:
             )
 
     def tell_locks(self, acted: Acted[Any], locks: Sequence[Lock]) -> tuple[Lock, ...]:
-        """Grants as other clients see them, with their times: in one trip where some must be read."""
+        """Grants as other clients see them, with their times: in one trip if some must be read."""
         granted, since = acted.nodes.granted, moment(acted.at)
         if all(lock.id in granted for lock in locks):
             return tuple([lock.granted_at(since) for lock in locks])
@@ -264,14 +265,15 @@ class Transitions:
 
 
 def _mortal(state: State) -> frozenset[str]:
-    """The nodes of holders that may be dead by now, or whose lock-delay runs."""
+    """The nodes of holders that may be dead by now, or have an active lock-delay."""
     return frozenset(holder.node for holder in state.holders if holder.lease is not None or holder.dead)
 
 
 def _known(result: object) -> object:
-    """What is kept of a result before its change is made: only that there is one, since its times come with the change.
+    """The stored form of a result before its change is made: only that there is one, because its times come with the
+    change.
 
-    Nothing was granted where the request must wait.
+    Nothing was granted, because the request must wait.
     """
     if isinstance(result, BaseException):
         return result

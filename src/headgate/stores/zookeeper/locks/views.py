@@ -1,4 +1,4 @@
-"""Resources as they were read from the ensemble: nodes, children, and the stamps by which leases are judged."""
+"""Resources as they were read from the ensemble: nodes, children, and the stamps that show whether leases are valid."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class View:
     state: State
     version: int
     children: frozenset[str]
-    #: The stamps of children that were asked for (at least of all that may end), and the time before that.
+    #: The stamps of the children that were read (at least of all that may have expired), and the time before that.
     stamps: Mapping[str, Stamp] = field(default_factory=dict)
     now: Now | None = None
-    #: True: every child was asked for.
+    #: True: every child was read.
     whole: bool = False
 
     def left(self, holder: Holder) -> float | None:
-        """Seconds that are left of a lease, or of a dead holder's lock-delay; None: it has no end, or none is known."""
+        """The remaining seconds of a lease, or of a dead holder's lock-delay; None: it has no end, or it is unknown."""
         if self.now is None or (holder.lease is None and not holder.dead):
             return None
         stamp = self.stamps.get(holder.node)
@@ -49,21 +49,21 @@ class View:
         return left is not None and left <= 0
 
     def lives(self, holder: Holder) -> bool:
-        """Whether a grant is alive, as far as this view knows."""
+        """Whether a grant is alive, as far as this view shows."""
         if holder.dead or holder.node not in self.children:
             return False
         asked = self.whole or (self.now is not None and holder.lease is not None)
         return not (asked and holder.node not in self.stamps) and not self.over(holder)
 
     def time(self, node: str) -> tuple[int, int]:
-        """Number and time of a child; Unclear when they were not asked for."""
+        """Number and time of a child; Unclear when they were not read."""
         if not self.whole:
             raise Unclear
         stamp = self.stamps.get(node)
         return (stamp.number, stamp.made) if stamp else (0, 0)
 
     def lock(self, holder: Holder) -> Lock:
-        """A grant as the rest of the world sees it, with its times as far as they were asked for."""
+        """A grant in the form for the rest of the program, with its times as far as they were read."""
         stamp = self.stamps.get(holder.node)
         return holder.lock(self.state.uri, since=moment(stamp.made) if stamp else NEVER, left=self.left(holder))
 
@@ -73,7 +73,7 @@ class View:
 
 
 def read_view(path: str, answer: Any, names: Any) -> View | None:
-    """Turn the answers about a resource into a view; None: there is no such resource."""
+    """Convert the answers about a resource to a view; None: there is no such resource."""
     if isinstance(answer, NoNodeError) or isinstance(names, NoNodeError):
         return None
     data, stat = answer
@@ -81,5 +81,5 @@ def read_view(path: str, answer: Any, names: Any) -> View | None:
 
 
 def supposed_view(path: str, state: State, version: int, names: Sequence[str]) -> View:
-    """A view that supposes that every holder lives, and that knows only some of the queue."""
+    """A view that assumes that every holder is alive, and that knows only part of the queue."""
     return View(path, state, version, frozenset([*(holder.node for holder in state.holders), *names]))

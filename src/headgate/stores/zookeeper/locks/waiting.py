@@ -1,4 +1,4 @@
-"""Waiting: a place in each queue, the watch that ends the sleep, and the turn itself."""
+"""Waiting: a position in each queue, the watch that ends the sleep, and acquiring."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from headgate.stores.zookeeper.locks.views import View, supposed_view
 from headgate.stores.zookeeper.tree import Tree, name_of
 from headgate.telemetry import event
 
-#: Seconds to wait for a grant to be handed over before the blockers are read.
+#: Seconds to wait for a grant before the blockers are read.
 HAND_OVER_SECONDS = 0.2
-#: A pause for a waiter that lost its place.
+#: The pause of a waiter that lost its position.
 LOST_SECONDS = 0.05
 #: Seconds after the end of a lease at which it is checked: times are whole milliseconds.
 DUE_SECONDS = 0.002
@@ -36,29 +36,29 @@ DUE_SECONDS = 0.002
 
 @dataclass(slots=True)
 class Wait:
-    """A place in queues that this process waits at."""
+    """A position in queues in which this process waits."""
 
     request: Request
     session: ZkSession
     mark: str
-    #: Something has changed since the last try; the function to call then.
+    #: Something has changed since the last attempt; the function to call then.
     woken: bool = False
     listener: Callable[[], None] | None = None
-    #: Wait for a grant to be handed over before reading the blockers.
+    #: Wait for a grant before reading the blockers.
     expects_grant: bool = True
-    #: The last message to it, when in the leader's milliseconds, and by which transaction.
+    #: The last message to it, its time in the leader's milliseconds, and its transaction.
     message: tuple[HandOver, int, int] | None = None
-    #: The leader's time when the place was taken, its transaction, and our own time just before.
+    #: The leader's time when the position was taken, its transaction, and our own time just before.
     taken: tuple[int, int, float] | None = None
 
     def wake(self, _event: object = None) -> None:
-        """Something has changed. Called by kazoo's own thread, which must not be kept."""
+        """Something has changed. Called by kazoo's own thread, which must not block."""
         self.woken = True
         if self.listener is not None:
             self.listener()
 
     def spent(self, at: int, transaction: int) -> float:
-        """The most seconds that can have passed since that moment of the leader; infinity when that is not known."""
+        """The maximum time in seconds since that moment of the leader; infinity if unknown."""
         if self.taken is None or self.taken[1] >> EPOCH_BITS != transaction >> EPOCH_BITS:
             return float("inf")
         leaders, _, own = self.taken
@@ -66,7 +66,7 @@ class Wait:
 
 
 class WaitQueue:
-    """The places of this process, and how it sleeps at them."""
+    """The positions of this process, and how it sleeps there."""
 
     def __init__(self, sessions: ZkSessions, tree: Tree, transitions: Transitions) -> None:
         self._sessions = sessions
@@ -79,14 +79,14 @@ class WaitQueue:
     # ------------------------------------------------------------------ joining
 
     def place_of(self, request: Request) -> Ticket | None:
-        """The place that this very request has already."""
+        """The existing position of this request."""
         for number, wait in list(self._waits.items()):
             if (wait.request.id, wait.request.client) == (request.id, request.client):
                 return Ticket(number, request)
         return None
 
     def find(self, request: Request) -> Ticket | None:
-        """The same; it may have been taken from another process, and is this one's too from then on."""
+        """The same; it may have been taken by another process, and belongs to this one too from then on."""
         if known := self.place_of(request):
             return known
         session = self._sessions.base
@@ -95,7 +95,7 @@ class WaitQueue:
         return self.adopt(request, self._transitions.nodes(self._transitions.with_times(views, session)))
 
     def join(self, request: Request) -> tuple[Ticket, bool]:
-        """Take the last place in each queue. True: the request is blocked, and will be handed its grant."""
+        """Take the last position in each queue. True: the request is blocked, and will be granted by others."""
         wait = Wait(request, self._sessions.base, new_mark())
         self._by_mark[wait.mark] = wait
         try:
@@ -110,7 +110,7 @@ class WaitQueue:
         return Ticket(number, request), flagged and not self._is_free(request, self._transitions.nodes(views))
 
     def adopt(self, request: Request, nodes: Nodes) -> Ticket | None:
-        """The place that this very request has taken before, from another process maybe."""
+        """The position that this request has taken before, perhaps in another process."""
         places = nodes.own_places(request)
         if len(places) < len(request.wants):
             return None
@@ -121,7 +121,7 @@ class WaitQueue:
         return Ticket(number, request)
 
     def rejoin(self, ticket: Ticket) -> bool:
-        """Join the end of the queue again after the place was lost with its session. True as for `join`: blocked."""
+        """Rejoin the end of the queue after the position was lost with its session. True as for `join`: blocked."""
         before = self._waits.get(ticket.number)
         self.forget(ticket)
         new, blocked = self.join(ticket.request)
@@ -131,7 +131,7 @@ class WaitQueue:
         return blocked
 
     def forget(self, ticket: Ticket) -> None:
-        """Nobody waits at it any more."""
+        """No caller waits there any more."""
         wait = self._waits.pop(ticket.number, None)
         if wait is not None:
             self._by_mark.pop(wait.mark, None)
@@ -148,7 +148,7 @@ class WaitQueue:
             tries.again("no place in the queue could be taken")
 
     def _join_one(self, wait: Wait) -> tuple[int, list[View]] | None:
-        """In one trip: take the place, and read the resource."""
+        """In one trip: take the position, and read the resource."""
         want = wait.request.wants[0]
         path = self._tree.resource(want.resource)
         name = place_name(wait.request, want.mode, wait.mark, wait.session.id, wait.request.lease)
@@ -163,7 +163,7 @@ class WaitQueue:
         return int(stat.czxid), [view]
 
     def _join_all(self, wait: Wait) -> tuple[int, list[View]] | None:
-        """All places at once, so that the order is the same in every queue."""
+        """All positions at once, so that the order is the same in every queue."""
         wants = wait.request.wants
         names = [place_name(wait.request, want.mode, wait.mark, wait.session.id, None) for want in wants]
         nodes = [f"{path}/{name}" for path, name in zip(self.paths(wait.request), names, strict=True)]
@@ -174,7 +174,7 @@ class WaitQueue:
         return self._number_and_views(wait)
 
     def _find_places(self, wait: Wait) -> tuple[int, list[View]] | None:
-        """The answer was lost: they are ours if they bear our mark."""
+        """The answer was lost: they are ours if they carry our mark."""
         wait.session.ask(catch_up(self._tree.root))
         return self._number_and_views(wait)
 
@@ -204,11 +204,11 @@ class WaitQueue:
                 wait.wake()
 
     def paths(self, request: Request) -> list[str]:
-        """The nodes of the resources that are wanted."""
+        """The nodes of the wanted resources."""
         return [self._tree.resource(want.resource) for want in request.wants]
 
     def _clean_up(self, wait: Wait) -> None:
-        """Places that may have been taken while the answer was lost, and that nobody waits at."""
+        """Positions that may have been taken while the answer was lost, and that no caller waits in."""
         if self.place_of(wait.request):
             return
 
@@ -223,7 +223,7 @@ class WaitQueue:
             wait.session.on_return(lambda: self._clean_up(wait))
 
     def later(self, work: Callable[[], None]) -> None:
-        """The store is away: do it as soon as it is back, so that nothing is left behind."""
+        """The store is not reachable: do it as soon as it is, so that nothing is left behind."""
         session = self._sessions.base
 
         def run() -> None:
@@ -249,7 +249,7 @@ class WaitQueue:
                 wake()
 
     def look(self, ticket: Ticket) -> float:
-        """0: the turn may have come; else the seconds after which to look again."""
+        """0: the turn may have come; else the seconds after which to check again."""
         wait = self._waits.get(ticket.number)
         if wait is None or wait.woken:
             return 0.0
@@ -260,7 +260,7 @@ class WaitQueue:
         return self._watch_obstacles(wait)
 
     def handed(self, ticket: Ticket) -> Granted:
-        """The grant that was handed over, or nothing."""
+        """The received grant, or nothing."""
         wait = self._waits.get(ticket.number)
         if wait is None:
             return ()
@@ -280,7 +280,7 @@ class WaitQueue:
         return tuple(self._taken_up(path, message.state.uri, each, at, spent) for each in holders)
 
     def _taken_up(self, path: str, resource: str, holder: Holder, at: int, spent: float) -> Lock:
-        """A grant that was handed over. One on trial gets its whole lease by a renewal that nobody waits for."""
+        """A grant that was received. A provisional one gets its full lease by a renewal that nobody waits for."""
         if holder.lease is None:
             return holder.lock(resource, since=moment(at))
         if holder.lease > TRIAL_SECONDS:
@@ -288,7 +288,7 @@ class WaitQueue:
         return holder.lock(resource, since=moment(at), left=min(holder.lease, TRIAL_SECONDS) - spent)
 
     def _watch_obstacles(self, wait: Wait) -> float:
-        """Watch the blockers. Returns how many seconds to sleep at most; 0: nothing blocks it now."""
+        """Watch the blockers. Returns the maximum number of seconds to sleep; 0: nothing blocks it now."""
         views = self._transitions.judged(self._look(wait), wait.session)
         nodes = self._transitions.nodes(views)
         ended = nodes.parts or any(node.expired for node in nodes.each.values())
@@ -297,12 +297,12 @@ class WaitQueue:
         for node in nodes.each.values():
             if self._watch_queue_or_holders(wait, node):
                 return 0.0
-        # No event reports other ends: the first waiter checks when one is due.
+        # No event reports other endings: the first waiter checks when one is due.
         ends = [left for view in views for each in view.state.holders if (left := view.left(each)) is not None]
         return max(min(ends), 0.0) + DUE_SECONDS if ends else float("inf")
 
     def _is_free(self, request: Request, nodes: Nodes) -> bool:
-        """Whether it may be granted from where it stands in the queues."""
+        """Whether it may be granted from its position in the queues."""
         return LockDraft(nodes.snapshot).decide(request).granted
 
     def _watch_queue_or_holders(self, wait: Wait, node: ResourceNode) -> bool:
@@ -315,7 +315,7 @@ class WaitQueue:
         if earlier and not enters:
             return wait.session.ask(look(f"{path}/{earlier[-1].name}", wait.wake))[0] is None
         mortal = [each for each in node.holders if each.lease is not None and not each.dead]
-        # They have no children: watching these reports their end, and not each renewal.
+        # They have no children: watching these reports their removal, but not each renewal.
         watches = (children(f"{path}/{each.node}", wait.wake) for each in mortal if not agrees(mode, [each.mode]))
         now, *lives = wait.session.ask(read(path, wait.wake), *watches)
         gone = any(isinstance(answer, Exception) for answer in (now, *lives))

@@ -1,4 +1,4 @@
-"""Applies what was decided about the queue: each kind of change is an operation, or a few, of one multi."""
+"""Applies decisions about the queue: each kind of change is one or a few operations of one multi."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class ChangeOps:
-    """Makes the multis of one queue."""
+    """Builds the multis of one queue."""
 
     _sessions: ZkSessions
     _tree: QueueTree
@@ -49,7 +49,7 @@ class ChangeOps:
     def plan(
         self, loaded: LoadedItem, outcome: QueueOutcome[T], session: ZkSession | None = None, *, careful: bool = False
     ) -> ChangePlan[T]:
-        """The multi of an outcome. `careful`: look whether the folder that a job goes into is there."""
+        """The multi of an outcome. `careful`: check whether the target folder of a job exists."""
         record, ops = loaded.record, list[Op]()
         if record is None:
             return ChangePlan([], outcome.result)
@@ -61,7 +61,9 @@ class ChangeOps:
         return ChangePlan([*ops, *self._guards(loaded, outcome.guards)], outcome.result, told, session=session)
 
     def nobody_has_it(self, loaded: LoadedItem) -> list[Op]:
-        """That no other program has taken the item meanwhile: Merritt's lock it before they change its status."""
+        """A check that no other program has taken the item meanwhile: Merritt's programs lock it before they change its
+        status.
+        """
         record = loaded.record
         if self._tree.spelling != MERRITT or record is None or record.lock is not None or record.remains is not None:
             return []
@@ -88,17 +90,17 @@ class ChangeOps:
         return []
 
     def _guards(self, loaded: LoadedItem, guards: Look) -> list[Op]:
-        """That what a condition looked at is still so."""
+        """A check that the facts of a condition still hold."""
         ops: list[Op] = []
         if not guards or loaded.record is None:
             return ops
-        if Look.HOLD in guards:  # A node that can be made is not there.
+        if Look.HOLD in guards:  # If a node can be created, it did not exist.
             path = self._tree.hold(loaded.record.item.profile)
             ops += [Op("make", path), Op("remove", path)]
         if Look.BATCH in guards and loaded.batch:
             ops.append(Op("check", self._tree.status(loaded.batch.item.id), version=loaded.batch.version))
         if Look.RUNNING in guards and loaded.record.has(Folder.PROCESSING.value):
-            # A folder that can be removed is empty: removed and made again at once, it tests just that.
+            # If a folder can be removed, it is empty: removing and recreating it tests exactly that.
             path = self._tree.folder(loaded.record.item.id, Folder.PROCESSING)
             ops += [Op("remove", path), Op("make", path, self._tree.empty)]
         return ops
@@ -120,13 +122,13 @@ class ChangeOps:
         return ops
 
     def _forced(self, record: ItemNodes, new: Item) -> list[Op]:
-        """An operator takes a job from its consumer, with all locks of its object, also those of other programs."""
+        """An operator takes a job from its consumer, with all locks of its object, even other programs'."""
         assert isinstance(new, IngestJob)  # noqa: S101 - only the jobs' table has such a row
         ops = self.free(replace(record, locks=()), new)
         return [*ops, *self.objects.force(record.item), *self._entry(record, new, queued=True)]
 
     def _edit(self, record: ItemNodes, change: EditItem) -> list[Op]:
-        """A change by its consumer, which keeps its token, or by an operator, whether it is taken or not."""
+        """A change by its consumer, which keeps its token, or by an operator, whether or not it is taken."""
         new = change.after
         ops = [Op("check", self._tree.status(new.id), version=record.version)]
         ops += [Op("check", self._tree.lock(new.id))] if change.by_owner else []
@@ -135,21 +137,21 @@ class ChangeOps:
         return [*ops, *self._job_parts(record, new), *self._entry(record, new, queued=True)]
 
     def free(self, record: ItemNodes, new: Item, *, inherited: bool = False) -> list[Op]:
-        """Free it; what is known of workers that died on it stays.
+        """Free it; the record of workers that died on it stays.
 
-        `inherited`: what it has locked waits for its next owner, as it does when its owner died.
+        `inherited`: its object locks wait for its next owner, as they do when the owner died.
         """
         inherited = inherited or (record.died is not None and new.state == record.item.state)
         item_id, note = record.item.id, crash_note(new, record.locks if inherited else ())
         ops = [] if record.lock is None and record.remains is None else [Op("remove", self._tree.lock(item_id))]
-        if record.remains is not None:  # Its owner may renew it at this moment.
+        if record.remains is not None:  # Its owner may be renewing it at this moment.
             ops.append(Op("remove", self._tree.owner(item_id), version=record.remains))
         elif record.owned:
             ops.append(Op("remove", self._tree.owner(item_id)))
         return [*ops, *([] if inherited else self.objects.release(record.locks, item_id)), *self.note(record, note)]
 
     def note(self, record: ItemNodes, note: Mapping[str, Any]) -> list[Op]:
-        """Who took it last, or how many died on it; nothing: the node goes."""
+        """Who took it last, or how many workers died on it; nothing: the node is removed."""
         path = self._tree.taking(record.item.id)
         if not note:
             return [Op("remove", path)] if record.noted else []
@@ -158,13 +160,13 @@ class ChangeOps:
     # ------------------------------------------------------------------ parts
 
     def missing_folders(self, record: ItemNodes) -> list[tuple[str, bytes | None]]:
-        """The folders of a batch's jobs that are not there yet."""
+        """The missing folders for a batch's jobs."""
         root = f"{self._tree.item(record.item.id)}/"
         nodes = self._tree.batch_nodes(record.item.id)
         return [(path, data) for path, data in nodes if not record.has(path.removeprefix(root).removeprefix("states/"))]
 
     def _missing_folder(self, change: MoveReference) -> list[Op]:
-        """The batch's folder that a job goes into: Merritt's library makes it for the first job alone."""
+        """The target folder of a job in its batch: Merritt's library creates it only for the first job."""
         if change.after is None:
             return []
         path = self._tree.folder(change.job.batch, change.after)
@@ -180,7 +182,7 @@ class ChangeOps:
         old, ops = record.job, []
         if new.priority != old.priority:
             ops.append(self._put(record, "priority", b"%d" % new.priority))
-        # Unknown is written too, once somebody has tried to find it out.
+        # Unknown is recorded too, once a worker has tried to determine it.
         if new.space_needed != old.space_needed or (new.last_successful and not record.has("space_needed")):
             ops.append(self._put(record, "space_needed", b"%d" % new.space_needed))
         if new.identifiers != old.identifiers:

@@ -1,4 +1,4 @@
-"""Changes of the queue: what is kept of their results, the server's time, and arrivals."""
+"""Changes of the queue: the stored form of their results, the server's time, and arrivals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Commits:
     def __init__(self, sessions: ZkSessions, tree: QueueTree, beside: Tree, history: NodeHistory) -> None:
         self._sessions = sessions
         self._tree = tree
-        #: The rest of the same store.
+        #: The other parts of the same store.
         self._beside = beside
         self._changes = GuardedChanges(sessions, tree.own, beside, history)
         self._offset: float | None = None
@@ -46,13 +46,13 @@ class Commits:
         return moment(int((time.time() + (self._offset or 0.0)) * 1000))
 
     def learn(self, milliseconds: int) -> None:
-        """The server has just said this time."""
+        """The server has just reported this time."""
         self._offset = milliseconds / 1000 - time.time()
 
     # ------------------------------------------------------------------ changing
 
     def run(self, build: Callable[[], ChangePlan[T]]) -> T:
-        """Do what is planned; again, from reading on, while others are first. Never twice."""
+        """Make the planned change; repeated from the read on, while others are first. Never twice."""
 
         def plan() -> ChangePlan[T]:
             made = build()
@@ -63,7 +63,7 @@ class Commits:
             return self._changes.run(plan).result
 
     def key_ops(self, result: Any) -> list[Op]:
-        """Return the part of a multi that makes the record of a request with an idempotency key."""
+        """Return the part of a multi that creates the record of a request with an idempotency key."""
         return key_ops(self._sessions, self._beside, _kept(result))
 
     def _happened(self, done: Answered) -> None:
@@ -73,7 +73,7 @@ class Commits:
     # ------------------------------------------------------------------ arrivals
 
     def arrival(self, state: str, priority: int, job_id: str) -> Op:
-        """Tell consumers at once that something came into a state; an empty id: several did."""
+        """Notify consumers at once that an item entered a state; an empty id: several did."""
         path = self._tree.arrivals(state, priority)
         if path not in self._arrivals:
             self._sessions.base.ask(make(path))
@@ -82,6 +82,6 @@ class Commits:
 
 
 def _kept(result: Any) -> object:
-    """What the record of a request with an idempotency key keeps of a result."""
+    """The result as the record of a request with an idempotency key stores it."""
     known = result[0] if isinstance(result, tuple) and result else result
     return known if isinstance(known, Batch | IngestJob | int) else UNKNOWN

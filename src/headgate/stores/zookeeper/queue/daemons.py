@@ -1,4 +1,4 @@
-"""Daemons that live: a node each, with a stamp that is judged by the leader's clock, like a lock's lease."""
+"""Running daemons: one node each, with a stamp that is judged by the leader's clock, like a lock's lease."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Daemons:
     _clock: Clock
 
     def sign_on(self, daemon: Daemon) -> None:
-        """Write the daemon's stamp; a new one forgets those that died."""
+        """Write the daemon's stamp; a new daemon removes those that died."""
         path = self._tree.daemon(daemon.id)
         content = encode({"worker": daemon.worker, "steps": list(daemon.steps), "lease": daemon.lease})
         session = self._sessions.base
@@ -34,11 +34,11 @@ class Daemons:
         session.ask(*(remove(self._tree.daemon(name), version) for name, version, daemon in found if daemon is None))
 
     def sign_off(self, daemon_id: str) -> None:
-        """Remove the daemon's node, if it is there."""
+        """Remove the daemon's node, if it exists."""
         self._sessions.base.ask(remove(self._tree.daemon(daemon_id)))
 
     def living(self) -> list[Daemon]:
-        """Return the daemons whose lease has not run out, by id."""
+        """Return the daemons with a valid lease, by id."""
         return sorted((daemon for _, _, daemon in self._found() if daemon), key=lambda daemon: daemon.id)
 
     def _found(self) -> list[tuple[str, int, Daemon | None]]:

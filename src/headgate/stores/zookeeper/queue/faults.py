@@ -1,6 +1,6 @@
-"""Damage to the queue's nodes: found, explained, and repaired where that is safe.
+"""Damage to the queue's nodes: detection, explanation, and repair where that is safe.
 
-The status of a job decides where it belongs; its entry in the queue and its batch's reference follow.
+The status of a job determines where it belongs; its entry in the queue and its batch's reference follow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headgate.stores.zookeeper.queue.removing import Removing
 from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, is_item, read_entry
 from headgate.stores.zookeeper.tree import name_of, parent
 
-#: Seconds for which an id without a status counts as being made, unless its maker's session is longer.
+#: Seconds for which an id without a status counts as being created, unless its creator's session is longer.
 MAKING_SECONDS = 10.0
 _ODD_ENTRY = re.compile("-?[0-9]+-(jid[0-9]{10})")
 
@@ -44,13 +44,13 @@ class Finding:
 
 @dataclass(slots=True)
 class Places:
-    """Where the queue and the batches keep each job, by path."""
+    """Where the queue and the batches list each job, by path."""
 
     entries: dict[str, list[str]] = field(default_factory=dict)
     refs: dict[str, list[str]] = field(default_factory=dict)
-    #: Entries that no consumer can read, since their priority is not one.
+    #: Entries that no consumer can read, because their priority is not valid.
     odd: dict[str, list[str]] = field(default_factory=dict)
-    #: Locks that jobs which have not ended may need for their objects.
+    #: Locks that unfinished jobs may need for their objects.
     objects: set[str] = field(default_factory=set)
     #: Locks and jobs whose consumer died, and which another program goes on with.
     left: set[tuple[str, str]] = field(default_factory=set)
@@ -59,7 +59,7 @@ class Places:
 
 @dataclass(eq=False)
 class Faults:
-    """Looks over the queue of one store."""
+    """Checks the queue of one store."""
 
     _sessions: ZkSessions
     _tree: QueueTree
@@ -69,7 +69,7 @@ class Faults:
     _objects: ObjectLocks
 
     def find(self) -> list[Fault]:
-        """All damage. What only looked damaged while it was being changed is left out."""
+        """All damage. Leave out what only looked damaged because it was being changed."""
         first = {(each.fault.kind, each.fault.item) for each in self._scan()}
         return [each.fault for each in self._scan() if (each.fault.kind, each.fault.item) in first] if first else []
 
@@ -135,13 +135,13 @@ class Faults:
                 yield Finding(Fault("object-lock", each.path, what))
 
     def _left_beside(self, known: set[str]) -> Iterator[str]:
-        """Our own nodes about batches and jobs that another program has removed, and names of such batches."""
+        """Our own nodes about batches and jobs that another program has removed."""
         tree, session = self._tree, self._sessions.base
         for folder in (tree.takings, tree.batch_notes, tree.job_notes):
             yield from (f"{folder}/{each}" for each in self._questions.item_ids(folder) if each not in known)
         gone = [tree.owner(each) for each in self._questions.owned() if each not in known]
         stats = session.ask(*map(look, gone)) if gone else []
-        # Those of a session end with it.
+        # Ephemeral ones end with their session.
         yield from (path for path, stat in zip(gone, stats, strict=True) if stat and not stat.ephemeralOwner)
         yield from self._left_of_holds()
         for folder in filter(None, (tree.requests, tree.uuids)):
@@ -151,7 +151,7 @@ class Faults:
                         yield path
 
     def _left_of_holds(self) -> Iterator[str]:
-        """What we know of holds that another program has cleared."""
+        """Our records of holds that another program has cleared."""
         tree, session = self._tree, self._sessions.base
         for name in self._questions.names(tree.hold_notes) if tree.hold_notes else ():
             note, hold = session.ask(look(f"{tree.hold_notes}/{name}"), look(tree.noted_hold(name)))
@@ -176,7 +176,7 @@ class Faults:
         return places
 
     def _read(self, ids: Sequence[str]) -> list[tuple[str, ItemNodes | str | None]]:
-        """Each item: as it is, why it cannot be read, or None where there is no status."""
+        """Each item: its state, why it cannot be read, or None if it has no status."""
         found: list[tuple[str, ItemNodes | str | None]] = []
         for item_id, answers in answers_of(self._sessions.base, self._tree, ids):
             try:
@@ -197,7 +197,7 @@ class Faults:
             yield Finding(Fault("half-removed", batch_id, what, "remove the rest"), drop=batch_id)
         else:
             yield from self._dead_lock(seen)
-            # While somebody has it, its jobs are being created.
+            # While a consumer has it, its jobs are being created.
             lost = seen.item.state in self._tree.rules.reportable and not seen.has(Folder.PROCESSING.value)
             if lost and seen.lock is None:
                 path = self._tree.folder(batch_id, Folder.PROCESSING)
@@ -243,7 +243,7 @@ class Faults:
         return [Op("remove", path, version=record.version if path == status else -1) for path in nodes]
 
     def _entry(self, record: ItemNodes, found: Sequence[str]) -> Iterator[Finding]:
-        """One entry in the queue, where the status says; a completed job may have left it."""
+        """One entry in the queue, as the status says; a completed job may have left it."""
         job, tree = record.job, self._tree
         right = tree.entry(job.state, job.priority, job.id)
         if list(found) == [right] or (not found and job.state in tree.rules.cleaned.values()):
@@ -265,7 +265,7 @@ class Faults:
         return Finding(Fault("wrong-priority", job.id, what, f"set it to {priority}"), ops)
 
     def _ref(self, record: ItemNodes, found: Sequence[str]) -> Iterator[Finding]:
-        """One reference in its batch, in the folder of its state."""
+        """One reference in its batch, in the folder for its state."""
         job = record.job
         right = f"{self._tree.folder(job.batch, folder_of(job.state))}/{job.id}"
         if list(found) == [right]:
@@ -282,7 +282,7 @@ class Faults:
         )
 
     def _only(self, record: ItemNodes, right: str, found: Sequence[str]) -> list[Op]:
-        """That node alone, while the status stays as it was seen."""
+        """Only that node, while the status stays as it was seen."""
         ops = [Op("check", self._tree.status(record.item.id), version=record.version)]
         ops += [Op("remove", path) for path in found if path != right]
         return [*ops, *([] if right in found else [Op("make", right, self._tree.empty)])]
@@ -302,7 +302,7 @@ class Faults:
     # ------------------------------------------------------------------ both
 
     def _empty_node(self, item_id: str) -> Iterator[Finding]:
-        """An id without a status: being made, or left by somebody who died."""
+        """An id without a status: being created, or left by a process that died."""
         path = self._tree.item(item_id)
         stat: Any = self._sessions.base.ask(look(path))[0]
         now = self._commits.now().timestamp() * 1000

@@ -1,4 +1,4 @@
-"""The multi that takes an item: its lock, who it is, the locks of its object, and the status as it was."""
+"""The multi that takes an item: its lock, the worker's record, the locks of its object, and the unchanged status."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from headgate.stores.zookeeper.queue.tree import QueueTree
 
 @dataclass(frozen=True, slots=True)
 class Grab:
-    """A try to take an item."""
+    """An attempt to take an item."""
 
-    #: The note of who takes it, among the operations.
+    #: The operation that records the worker.
     noted: Op
     ops: Sequence[Op]
     #: Locks of its object.
@@ -28,7 +28,7 @@ class Grab:
 def grab(
     tree: QueueTree, changes: ChangeOps, session: ZkSession, record: ItemNodes, taken: Item, asker: Asker, mark: str
 ) -> Grab | Sequence[str]:
-    """The operations that take an item; or the nodes of the locks that others have of its object."""
+    """The operations that take an item; or the nodes of the locks that others hold on its object."""
     kind = "make" if asker.outlives else "keep"
     plan = changes.objects.plan(session, record.item, kind, taken.worker)
     if plan.busy:
@@ -45,7 +45,7 @@ def grab(
 
 
 def rehouse(tree: QueueTree, changes: ChangeOps, record: ItemNodes, content: bytes) -> list[Op]:
-    """The operations that let an item live by another session, with what it has locked."""
+    """The operations that move an item, with its object locks, to another session."""
     lock, owner = tree.lock(record.item.id), tree.owner(record.item.id)
     ops = [
         Op("check", tree.status(record.item.id), version=record.version),

@@ -1,4 +1,6 @@
-"""Leases of items that no session keeps: taken through the service, renewed by any process, judged like a lock's."""
+"""Leases of items that are not bound to a session: taken through the service, renewed by any process, judged like a
+lock's.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,16 @@ from headgate.stores.zookeeper.queue.tree import QueueTree, decode, encode
 
 @dataclass(frozen=True, slots=True)
 class KeptItem:
-    """An item that this process has."""
+    """An item that this process has taken."""
 
-    #: As it was when it was taken; None: it may have changed since.
+    #: The item when it was taken; None: it may have changed since.
     record: ItemNodes | None
     token: int
     session: ZkSession
-    #: The session's number: another one means that the item was lost; 0: no session keeps it.
+    #: The session's number: if it changes, the item was lost; 0: it is not bound to a session.
     number: int
     request_id: str
-    #: On the monotonic clock: its lease runs until then, unless another process renews it.
+    #: On the monotonic clock: its lease is valid until then, unless another process renews it.
     until: float
 
 
@@ -41,13 +43,13 @@ class ItemLeases:
     _clock: Clock
 
     def left(self, record: ItemNodes) -> float:
-        """Seconds that are left of a lease by the newest stamp of its owner's node; 0: it has run out."""
+        """The remaining seconds of a lease by the newest stamp of its owner's node; 0: it has expired."""
         owner = read(self._tree.owner(record.item.id))
         now, (answer,) = self._clock.ask(self._sessions.base, [owner])
         return judged(record, answer, now).left or 0.0
 
     def renew_in_one_trip(self, taken: Taken, lease: float, record: ItemNodes) -> bool:
-        """Renew what is alive for certain. False: something has changed."""
+        """Renew a lease that is certainly alive. False: something has changed."""
         content = owner_content(record.item, lease, record.mark)
         ops = [
             Op("check", self._tree.status(taken.id), version=record.version),
@@ -75,7 +77,7 @@ class ItemLeases:
             tries.again(f"{path} was always written by others first")
 
     def move_on(self, outage: float) -> None:
-        """Give leases that had not expired when the service was last alive the time that they had left then."""
+        """Give leases that had not expired at the service's last sign of life their remaining time from then."""
         session = self._sessions.base
         for record in self._questions.records(self._questions.owned(), judge=False):
             if record.lock != 0:

@@ -1,9 +1,9 @@
-"""What there is to take, kept in memory: watches say when it is no longer so.
+"""The items to take, cached: watches report when the cache is outdated.
 
-Listing a hundred thousand jobs costs a tenth of a second, so that it is done seldom: when a list is used up, or has
-changed and is old. The arrivals' nodes report jobs with a better priority than all that are listed.
+Listing a hundred thousand jobs takes a tenth of a second, so it is done rarely: when a list is used up, or has changed
+and is old. The arrivals' nodes report jobs with a better priority than all listed ones.
 
-Watches are called by the connection's own thread, which must never wait: they only mark, without a lock.
+Watches are called by the connection's own thread, which must never wait: they only set flags, without a lock.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from headgate.stores.zookeeper.ensemble.session import ZkSession, ZkSessions, wi
 from headgate.stores.zookeeper.queue.questions import ItemQuestions
 from headgate.stores.zookeeper.queue.tree import QueueTree, is_item, read_entry
 
-#: Seconds after which a list that has changed is read again, and how many times its cost these must be.
+#: Seconds after which a changed list is read again, and the minimum multiple of its cost.
 SHORTEST_AGE, COST_FACTOR = 1.0, 20
 #: A shorter list is read again each time, so that the order is exact.
 SHORT_LIST = 100
-#: Seconds after which a waiter checks by itself: a lease that expires wakes nobody.
+#: Seconds after which a waiter checks by itself: an expiring lease wakes nobody.
 LOOK_SECONDS = 1.0
-#: Locks of others that are watched by somebody who found nothing to take.
+#: Locks of others that are watched by callers that found nothing to take.
 MOST_WATCHED = 50
 
 
 class Wakes:
-    """What changed since somebody found nothing, and who sleeps until then."""
+    """Changes since a caller found nothing, and the sleepers until the next one."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -45,13 +45,13 @@ class Wakes:
         return self._changes
 
     def tell(self, _event: object = None) -> None:
-        """There may be something to take."""
+        """There may be an item to take."""
         self._changes = next(self._numbers)
         for wake in tuple(self._wakes):
             wake()
 
     def exhaust(self, changes: int) -> None:
-        """There was nothing to take at this number of notifications."""
+        """There was no item to take at this number of notifications."""
         self._exhausted = changes
 
     def may_have_work(self) -> bool:
@@ -63,12 +63,12 @@ class Wakes:
         self._wakes.add(wake)
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling it."""
         self._wakes.discard(wake)
 
 
 class ListListening:
-    """One who waits for what comes into some lists."""
+    """A caller that waits for items in some lists."""
 
     pause = LOOK_SECONDS
 
@@ -79,13 +79,13 @@ class ListListening:
             each.call(wake)
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Stop waiting."""
         for each in self._wakes:
             each.forget(self._wake)
 
 
 class ItemListening:
-    """One who waits for an item to come into another state: its status is watched."""
+    """A caller that waits for an item to change its state: its status is watched."""
 
     def __init__(self, sessions: ZkSessions, status: str, wake: Callable[[], None]) -> None:
         self._sessions, self._status, self._wake = sessions, status, wake
@@ -94,14 +94,14 @@ class ItemListening:
 
     @property
     def pause(self) -> float:
-        """Seconds after which to look, if nobody calls; none when the watch was gone, and is there again."""
+        """Seconds after which to check if it is not woken; none if the watch was lost and set again."""
         if self._watched:
             return LOOK_SECONDS
         self._watch()
         return 0.0
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Stop waiting."""
         self._ended = True
 
     def _watch(self) -> None:
@@ -109,27 +109,27 @@ class ItemListening:
         self._sessions.base.ask(look(self._status, self._changed))
 
     def _changed(self, _event: object) -> None:
-        """The node changed, or the connection did; a watch calls once."""
+        """The node changed, or the connection did; a watch fires once."""
         self._watched = False
         if not self._ended:
             self._wake()
 
 
 class HoldWatch:
-    """What is on hold, as each session knows it: by watches, which fire before any later answer."""
+    """The holds, as each session knows them: by watches, which fire before any later answer."""
 
     def __init__(self, tree: QueueTree) -> None:
         self._tree = tree
-        #: The nodes of the holds that stand, by session.
+        #: The nodes of the current holds, by session.
         self._known: dict[int, frozenset[str]] = {}
         self._changes = 0
 
     def ask(self, session: ZkSession, questions: Sequence[Question]) -> tuple[frozenset[str], list[Any]]:
-        """The nodes of the holds that stand, and the answers."""
+        """The nodes of the current holds, and the answers."""
         number = session.id
         if number in self._known:
             answers = session.ask(*questions)
-            # Otherwise there is another hold, or one less, since these questions were sent.
+            # Otherwise there is a new hold, or one less, since these requests were sent.
             if (known := self._known.get(number)) is not None:
                 return known, answers
 
@@ -142,7 +142,7 @@ class HoldWatch:
         names = dict(zip(folders, found, strict=False))
         there = {path: each for path, each in names.items() if not isinstance(each, Exception)}
         standing = frozenset(f"{path}/{name}" for path, each in there.items() for name in each)
-        if changes == self._changes and len(there) == len(folders):  # One that is not there has no watch.
+        if changes == self._changes and len(there) == len(folders):  # A missing node has no watch.
             self._known[number] = standing
         return standing, found[len(folders) :]
 
@@ -158,14 +158,16 @@ class JobList:
         self._guard = threading.Lock()
         self._names: list[str] = []
         self._listed, self._cost, self._dirty = 0.0, 0.0, True
-        #: The version of each priority's arrivals that was seen, and the priorities that are watched.
+        #: The seen version of each priority's arrivals, and the priorities that are watched.
         self._seen: dict[int, int] = {}
         self._watched: set[int] = set()
         self._priorities_known = False
         self.wakes = Wakes()
 
     def choose(self, amount: int, after: str) -> list[str]:
-        """The first few names behind that one, off the list: nobody else of this process tries them meanwhile."""
+        """The first few names after that one, removed from the list: no other thread of this process tries them
+        meanwhile.
+        """
         with self._guard:
             start = bisect_left(self._names, after + "\0") if after else 0
             found = self._names[start : start + amount]
@@ -173,7 +175,7 @@ class JobList:
             return found
 
     def refresh(self, *, all_of_it: bool = False) -> None:
-        """Take up what has come. `all_of_it`: also what was tried before."""
+        """Add new items. `all_of_it`: including those that were tried before."""
         with self._guard:
             age = time.monotonic() - self._listed
             old = self._dirty and age > max(SHORTEST_AGE, COST_FACTOR * self._cost)
@@ -206,7 +208,7 @@ class JobList:
     # ------------------------------------------------------------------ arrivals
 
     def _hear(self) -> bool:
-        """Take up what came with a better priority than the best that is listed. False: the list must be read again."""
+        """Add new items with a better priority than the best listed one. False: the list must be read again."""
         self._know_priorities()
         best = int(self._names[0][:2]) if self._names else 100
         new = [priority for priority in self._seen if priority < best and priority not in self._watched]
@@ -258,7 +260,7 @@ class Board:
         self._names: list[str] = []
         self._dirty = True
         self._states: dict[str, str] = {}
-        #: Batches whose state is watched: what is known of the others may be old.
+        #: Batches whose state is watched: the cached states of others may be outdated.
         self._watched: set[str] = set()
         self.wakes = Wakes()
 
@@ -288,7 +290,7 @@ class Board:
                     self._states[batch] = self._questions.batch_state(answer[0])
 
     def _await_status(self, batch: str) -> None:
-        """An id without a status: a batch in the making."""
+        """An id without a status: a batch that is being created."""
         self._states.pop(batch, None)
         if self._sessions.base.ask(look(self._tree.status(batch), self._told(batch)))[0] is not None:
             self._watched.discard(batch)
@@ -307,7 +309,7 @@ class Board:
 
 
 class Lists:
-    """All that there is to take in one store."""
+    """All items to take in one store."""
 
     def __init__(self, sessions: ZkSessions, tree: QueueTree, questions: ItemQuestions) -> None:
         self._sessions = sessions
@@ -320,12 +322,12 @@ class Lists:
         return self._jobs[state]
 
     def watch(self, wakes: Wakes, paths: Iterable[str]) -> None:
-        """Tell when one of these nodes goes: the lock of an item, or the pause."""
+        """Report when one of these nodes is removed: the lock of an item, or the pause."""
         if None in self._sessions.base.ask(*(look(path, wakes.tell) for path in list(paths)[:MOST_WATCHED])):
             wakes.tell()
 
     def sleep(self, wakes: Sequence[Wakes], seconds: float) -> None:
-        """Until there may be something to take, or for that long."""
+        """Until there may be an item to take, or for that long."""
         sleeper = threading.Event()
         listening = ListListening(wakes, sleeper.set)
         try:

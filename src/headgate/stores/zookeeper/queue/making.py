@@ -1,4 +1,4 @@
-"""New batches and their jobs, and the holds."""
+"""Creating batches and their jobs, and setting holds."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from headgate.stores.zookeeper.queue.taking import Taking
 from headgate.stores.zookeeper.queue.tree import QueueTree, Spread, encode, made_content
 from headgate.stores.zookeeper.tree import name_of
 
-#: Jobs that are made in one multi.
+#: Maximum number of jobs that are created in one multi.
 PORTION = 300
-#: What the history keeps of a new job, at most.
+#: Maximum size of a new job's history entry.
 TOLD_BYTES = 500
 
 
 @dataclass(eq=False)
 class Making:
-    """Makes the items of one queue."""
+    """Creates the items of one queue."""
 
     _sessions: ZkSessions
     _tree: QueueTree
@@ -46,7 +46,7 @@ class Making:
     # ------------------------------------------------------------------ batches
 
     def submit(self, submission: Submission, who: str) -> Batch:
-        """A new batch; or the one that was made already by this very request."""
+        """A new batch, or the one that this request has created already."""
         if made := self._made_by(submission.request_id):
             return made
         batch_id = self._new_ids(f"{self._tree.batches}/bid", 1)[0]
@@ -93,7 +93,7 @@ class Making:
         return spread
 
     def _request_op(self, path: str, batch_id: str) -> Op:
-        """Note which batch a request made. Its former one is gone: another program has removed it."""
+        """Record which batch a request created. The earlier one no longer exists: another program has removed it."""
         found: Any = self._sessions.base.ask(look(path))[0]
         return (
             Op("make", path, batch_id.encode()) if found is None else Op("set", path, batch_id.encode(), found.version)
@@ -107,7 +107,7 @@ class Making:
         return record.batch if record else None
 
     def _new_ids(self, prefix: str, count: int) -> list[str]:
-        """Ids that nobody else gets, their nodes made alone and empty."""
+        """Unique ids, whose nodes are created alone and empty."""
         results = self._sessions.base.ask(multi([Op("tell", prefix, self._tree.empty)] * count))[0]
         if first_error(results) is not None:
             raise StoreUnavailable(self._tree.item(prefix), f"cannot be created: {results}")
@@ -117,7 +117,7 @@ class Making:
         return self._behind(names, [f"{kind}{base + int(name[3:]):010d}" for name in names]) if base else names
 
     def _behind(self, names: Sequence[str], ids: list[str]) -> list[str]:
-        """These ids in place of what ZooKeeper counted: the queue came from a store that had given more."""
+        """The ids for ZooKeeper's numbers: higher ones, if the queue came from a store that had issued more."""
         made = [Op("make", self._tree.item(each), self._tree.empty) for each in ids]
         results = self._sessions.base.ask(multi([*made, *(Op("remove", self._tree.item(name)) for name in names)]))[0]
         if first_error(results) is not None:
@@ -127,7 +127,7 @@ class Making:
     # ------------------------------------------------------------------ jobs
 
     def create_jobs(self, taken: Taken, position: int, jobs: Sequence[NewJob], work_folder: str) -> int:
-        """Those of these jobs that the batch does not have yet, in portions that are each made at once."""
+        """Those of these jobs that the batch does not have yet, in portions that are each created at once."""
         loaded = self._taking.load(taken)
         queue_work.create_jobs(loaded.snapshot, taken, position, jobs, work_folder)
         made = loaded.found.batch.made
@@ -165,12 +165,12 @@ class Making:
         return count
 
     def _count(self, record: ItemNodes, made: int) -> Op:
-        """How many jobs we have made of a batch. Of a batch of another program nothing was noted yet."""
+        """Number of jobs that we have created for a batch. For a batch of another program nothing was recorded yet."""
         path, content = self._tree.made(record.item.id), encode({**record.own, "made": made})
         return Op("set", path, content, record.versions[MADE]) if record.has(MADE) else Op("make", path, content)
 
     def _fitting(self, guards: Sequence[Op], parts: Sequence[list[Op]]) -> Sequence[list[Op]]:
-        """As many of these as one multi can hold, and one at least."""
+        """As many of these as fit into one multi, and at least one."""
         size = sum(map(size_of, guards))
         for number, part in enumerate(parts):
             size += sum(map(size_of, part)) + TOLD_BYTES
@@ -209,7 +209,7 @@ class Making:
         ]
 
     def _drop_ids(self, ids: Sequence[str]) -> None:
-        """They were not needed: a node with something below it is not removed."""
+        """They were not needed: a node with children is not removed."""
         if ids:
             self._sessions.base.ask(*(remove(self._tree.item(each)) for each in ids))
 
@@ -236,12 +236,12 @@ class Making:
         return [*self._note_removal(profile), Op("make", path, self._tree.empty), Op("make", note, content)]
 
     def _note_removal(self, profile: str) -> list[Op]:
-        """What is known of a hold goes: another program may have removed the hold itself."""
+        """Remove the record of a hold: another program may have removed the hold itself."""
         note = self._tree.hold_note(profile)
         return [Op("remove", note)] if note and self._sessions.base.ask(look(note))[0] is not None else []
 
     def clear_hold(self, profile: str, who: str) -> bool:
-        """The collection no longer waits. False: it did not."""
+        """Clear the hold of the collection. False: there was none."""
 
         def build() -> ChangePlan[bool]:
             standing = self._questions.hold(profile)

@@ -45,16 +45,16 @@ _KEYS: Mapping[str, str] = {
     "digest_value": "digestValue", "notification_format": "notificationFormat", "submitted": "submissionDate",
     "resource_type": "DataCiteResourceType", **{f"dc_{word}": f"DC{word}" for word in _DUBLIN_CORE},
 }  # fmt: skip
-#: The same of what a job's object is called, which its own node says where there is one.
+#: The names of the object's identifiers, which its own node contains if there is one.
 _JOB_KEYS = {**_KEYS, "supplied_id": "objectID", "submission_mode": "update"}
 _BATCH_KEYS = {**_KEYS, "batch_id": "batchID", "primary_id": "objectID", "local_id": "localID"}
-#: Keys that both call alike.
+#: Keys with the same name in both.
 _ALIKE = ("submitter", "note", "notification")
-#: What Merritt's services read from each job about its notices; otherwise it is the batch's.
+#: The data about a job's notices that Merritt's services read from the job; otherwise it is the batch's.
 _NOTICES = ("notification", "notification_format")
-#: The kinds of payload that they call otherwise.
+#: Kinds of payload with different names.
 _TYPES = {"object_manifest": "manifest"}
-#: Nodes of a job that hold what its configuration has as one key each.
+#: Nodes of a job that correspond to one key each of its configuration.
 METADATA, STORE, INVENTORY = "metadata", "store", "inventory"
 #: Locks of objects: of a local id, and of the object by the state in which it is needed.
 _LOCAL_ID, _OBJECT_LOCKS = "localid", {STORING: "storage", RECORDING: "inventory"}
@@ -134,7 +134,7 @@ class MerrittTree(QueueTree):
 
     def word(self, state: str) -> str:
         if state in self.rules.batch.ends:
-            # It is being removed. Of another word Merritt's programs would make a report that is due.
+            # It is being removed. With any other status Merritt's programs would send a report that is due.
             state = COMPLETED
         return "".join(part.capitalize() for part in state.split("-"))
 
@@ -191,7 +191,7 @@ class MerrittTree(QueueTree):
             if key not in _JOB_KEYS and key not in _ALIKE and not _is_kept(key, there):
                 continue
             value = beside.pop(key)
-            # What means the same stays as another program wrote it.
+            # Values that are equivalent stay as another program wrote them.
             if value is not None if name not in there else known.get(key) != value:
                 there |= _spelt(key, name, value)
         return Spread({CONFIGURATION: there, **documents}, beside)
@@ -223,13 +223,13 @@ class MerrittTree(QueueTree):
         return {"primary_id": identifiers.primary, "local_id": list(identifiers.local)}
 
     def read_identifiers(self, content: Mapping[str, Any] | None, configuration: Mapping[str, Any]) -> Identifiers:
-        if content is None:  # Their library writes such a node only where it holds something.
+        if content is None:  # Their library creates such a node only if it has content.
             local = [each.strip() for each in str(configuration.get("localID") or "").split(";")]
             content = {"primary_id": configuration.get("objectID"), "local_id": [each for each in local if each]}
         return super().read_identifiers(content, configuration)
 
     def batch_nodes(self, batch_id: str) -> list[tuple[str, bytes | None]]:
-        # Each other folder is made for the first job that comes into it.
+        # Each other folder is created for the first job in it.
         first, *_ = self.folders
         return [(f"{self.item(batch_id)}/states", self.empty), (self.folder(batch_id, first), self.empty)]
 
@@ -244,14 +244,14 @@ def lock_name(text: str) -> str:
 
 
 def _ours(content: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-    """Our words come last: what stands under one of them by itself replaces nothing."""
+    """Our keys come last: the same key from the node itself replaces none of them."""
     names = {theirs: own for own, theirs in keys.items()}
     others = {key: value for key, value in content.items() if key not in names}
     return others | {names[key]: value for key, value in content.items() if key in names}
 
 
 def _is_kept(key: str, there: Mapping[str, Any]) -> bool:
-    """Whether a key that we do not know stands in the node, and is not one of Merritt's that we call otherwise."""
+    """Whether the node contains an unknown key that is not one of Merritt's other names for ours."""
     return key in there and key not in _JOB_KEYS.values()
 
 

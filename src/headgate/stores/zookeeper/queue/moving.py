@@ -1,4 +1,4 @@
-"""A queue that moves into ZooKeeper, or out of it, in our own spelling."""
+"""Moving a queue into ZooKeeper, or out of it, in our own spelling."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ from headgate.stores.zookeeper.queue.reports import StatusReports
 from headgate.stores.zookeeper.queue.store import ZookeeperQueue
 from headgate.stores.zookeeper.queue.tree import CONFIGURATION, encode, made_content
 
-#: Items whose multis are under way at once; entries of the history in one multi; numbers that are passed in one.
+#: Number of items whose multis are under way at once; of history entries in one multi; of numbers that are skipped in
+#: one.
 WINDOW, ENTRIES, NUMBERS = 100, 200, 500
-#: More numbers than this are not passed one by one: that takes a second for some thousands.
+#: More numbers than this are not skipped one by one: a few thousand take a second.
 MOST_PASSED = 20_000
 SPELLING = DESIGN
 
 
 @contextmanager
 def open_queue_place(url: str, *, source: bool = False) -> Iterator[ZookeeperQueuePlace]:
-    """The queue in the store of that URL. A `source` must be there; anything else is made."""
+    """The queue in the store at that URL. A `source` must exist; a target is created."""
     address = parse(url)
     if address.queue.spelling != SPELLING:
         raise BadValue(
@@ -69,7 +70,7 @@ class ZookeeperQueuePlace:
         self.queue = ZookeeperQueue(address, sessions, self.history, clock, root)
         self._base = root.token_base
         self._number_base = root.number_base
-        #: That nobody else has begun to move something into the same place.
+        #: A check that no other process has begun to move something into the same location.
         self._guard = Op("check", address.tree.root)
 
     def last_numbers(self) -> Mapping[str, int]:
@@ -80,7 +81,7 @@ class ZookeeperQueuePlace:
         return max([self._base, *(state.token for _path, state, _version in self._resources())])
 
     def _resources(self) -> Iterator[tuple[str, State, int]]:
-        """What is known of each resource, with the path and the version of its node."""
+        """The state of each resource, with the path and the version of its node."""
         locks = self._address.tree.locks
         folders = [f"{locks}/{name}" for name in self._sessions.base.names(locks)]
         paths = [f"{folder}/{name}" for folder in folders for name in self._sessions.base.names(folder)]
@@ -176,7 +177,7 @@ class ZookeeperQueuePlace:
         return [Op("make", *node) for node in nodes]
 
     def _crash_node(self, item: Item) -> list[tuple[str, bytes | None]]:
-        """What is known of workers that died on an item."""
+        """The record of workers that died on an item."""
         note = crash_note(item)
         return [(self._tree.taking(item.id), encode(note))] if note else []
 
@@ -214,7 +215,7 @@ class ZookeeperQueuePlace:
                     yield f"{folder}/{name}"
 
     def _clear(self) -> None:
-        """Everything below the folders that a queue begins with goes; then they are as at the beginning."""
+        """Remove everything below the folders that a queue starts with, and restore these."""
         tree = self._tree
         lists = [f"{tree.states}/{state}" for state in tree.entry_states]
         for folder in (
@@ -241,15 +242,15 @@ class ZookeeperQueuePlace:
             self._sessions.base.ask(*(remove(name) for name in portion))
 
     def _made_below(self, path: str) -> int:
-        """How many nodes were ever made below it: the next numbered one gets this number."""
+        """How many nodes were ever created below it: the next numbered one gets this number."""
         stat = self._sessions.base.ask(look(path))[0]
-        # ZooKeeper counts nodes that were made and removed together.
+        # ZooKeeper counts nodes that are created and removed in one change.
         return 0 if stat is None else (int(stat.cversion) + int(stat.numChildren)) // 2
 
     def _pass_numbers(self, kind: str, last: int) -> int:
-        """Let the next number be behind the last; returns the base that ZooKeeper's own numbers count from then.
+        """Make the next number follow the last one; returns the new offset from ZooKeeper's own numbers.
 
-        A number is only passed by making something. Where there are too many to pass, the base is raised.
+        A number can only be skipped by creating a node. If there are too many to skip, the offset is raised.
         """
         path, base = self._numbered[kind], self._number_base.get(kind, 0)
         left = last + 1 - base - self._made_below(path)

@@ -1,8 +1,8 @@
-"""Merritt's locks of objects, in its spelling alone: of a local id, and of an object for storage and for inventory.
+"""Merritt's locks of objects, in its spelling only: of a local id, and of an object for storage and for inventory.
 
-They are made in the multi that takes a job in its step, and removed in the one that ends that. Who has one stands under
-our own root, in a node that the same multi makes: a lock is ours while both were made together. A lock of a dead owner
-goes on to the next owner of the same job.
+They are created in the multi that takes a job in its step, and removed in the one that ends this. Their owner is
+recorded under our own root, in a node that the same multi creates: a lock is ours if both were created together. A dead
+owner's lock passes to the next owner of the same job.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode, 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlan:
-    """What taking a job does about its object."""
+    """The effects of taking a job on its object."""
 
     names: tuple[str, ...] = ()
     ops: Sequence[Op] = ()
-    #: Nodes of locks that others have; then it cannot be taken.
+    #: Nodes of locks that others hold; if there are any, it cannot be taken.
     busy: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectLock:
-    """A lock as it is."""
+    """The current state of a lock."""
 
     name: str
     path: str
     note: str
-    #: Of the lock's node; None: there is none.
+    #: Version of the lock's node; None: there is none.
     stat: Any = None
-    #: What our own node beside it says, while both were made together.
+    #: The content of our own node beside it, if both were created together.
     content: dict[str, Any] = field(default_factory=dict)
-    #: There is a node of ours, whether or not it is of this lock.
+    #: There is a node of ours, whether or not it belongs to this lock.
     noted: bool = False
 
     @property
     def job(self) -> str:
-        """The job of ours that has it; empty: another program has it, or nobody."""
+        """Our job that holds it; empty: another program holds it, or nobody."""
         return str(self.content.get("job", ""))
 
     @property
@@ -57,14 +57,14 @@ class ObjectLock:
         return f"another program, session {session:#x}" if session else "another program, without a session"
 
     def removal(self) -> list[Op]:
-        """It goes, if it is ours; what is left of one that was ours goes too."""
+        """Remove it, if it is ours, with any remains."""
         return [
             *([Op("remove", self.path)] if self.stat and self.content else []),
             *([Op("remove", self.note)] if self.noted else []),
         ]
 
     def forced_removal(self) -> list[Op]:
-        """It goes, also if another program has it."""
+        """Remove it, even if another program holds it."""
         lock = [Op("remove", self.path)] if self.stat else []
         return [*lock, *([Op("remove", self.note)] if self.noted else [])]
 
@@ -77,7 +77,7 @@ class ObjectLocks:
     _tree: QueueTree
 
     def plan(self, session: ZkSession, item: Item, kind: str, worker: str) -> ObjectPlan:
-        """The operations of taking an item. `kind`: how its own lock is made."""
+        """The operations for taking an item. `kind`: how its own lock is created."""
         names = self._tree.object_locks(item) if isinstance(item, IngestJob) else ()
         if not names:
             return ObjectPlan()
@@ -92,7 +92,7 @@ class ObjectLocks:
         return ObjectPlan(names, ops)
 
     def move(self, record: ItemNodes) -> list[Op]:
-        """The operations by which locks that live by a session live by the one that sends them."""
+        """The operations that move ephemeral locks to the session that sends them."""
         found = [each for each in self.look(record.locks) if each.stat is not None and each.job] if record.locks else []
         return [
             op
@@ -120,7 +120,7 @@ class ObjectLocks:
         return [each for each in record.locks if each not in needed]
 
     def force(self, item: Item) -> list[Op]:
-        """All locks of a job's object go, also those of other programs."""
+        """Remove all locks of a job's object, including those of other programs."""
         names = self._tree.all_object_locks(item) if isinstance(item, IngestJob) else ()
         return [op for each in self.look(names) for op in each.forced_removal()] if names else []
 
@@ -130,7 +130,7 @@ class ObjectLocks:
         return [Op("make", owner), Op("remove", owner)]  # A node that can be made is not there.
 
     def busy(self, job: IngestJob) -> list[str]:
-        """Why a job cannot be taken: each lock of its object that others have, in words."""
+        """Why a job cannot be taken: each lock of its object that others hold, in words."""
         names = self._tree.object_locks(job)
         others = [each for each in self.look(names) if each.stat is not None and each.job != job.id] if names else []
         return [f"{each.path} is held by {each.holder}" for each in others]
@@ -146,7 +146,7 @@ class ObjectLocks:
         yield from self.look(sorted(names | notes)) if names or notes else ()
 
     def look(self, names: Sequence[str], session: ZkSession | None = None) -> list[ObjectLock]:
-        """These locks as they are now, whichever server they were made at."""
+        """The current state of these locks, whichever server they were created through."""
         tree = self._tree
         questions = [ask for name in names for ask in (look(tree.object_lock(name)), read(tree.object_note(name)))]
         _, *answers = (session or self._sessions.base).ask(catch_up(tree.own), *questions)
@@ -163,6 +163,6 @@ def _lock(name: str, path: str, note: str, stat: Any, answer: Any) -> ObjectLock
         content = decode(answer[0], "lock")
     except Unreadable:
         content = {}
-    # One that another program has removed and made again is not ours any more.
+    # A lock that another program has removed and created again is no longer ours.
     together = stat is None or stat.czxid == answer[1].czxid
     return ObjectLock(name, path, note, stat, content if together else {}, noted=True)

@@ -1,4 +1,4 @@
-"""Questions about the queue: items, lists, counts, holds. None of them writes."""
+"""Queries about the queue: items, lists, counts, holds. None of them writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headgate.stores.zookeeper.queue.reports import StatusReports
 from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode, is_item, is_numbered, read_entry
 from headgate.telemetry import event
 
-#: Items that are read in one trip.
+#: Number of items that are read in one trip.
 WINDOW = 60
 #: An item by its id and the answers about it.
 Parse = Callable[[str, Sequence[Any]], "ItemNodes | None"]
@@ -39,11 +39,11 @@ class ItemQuestions:
     # ------------------------------------------------------------------ items
 
     def catch_up(self) -> None:
-        """What others were answered before this is seen by what is asked after it, whichever servers they talk to."""
+        """Reads see everything that others have seen, whichever servers they are connected to."""
         self._sessions.base.send(catch_up(self._tree.own))
 
     def find(self, item_id: str) -> ItemNodes | None:
-        """An item; None: there is none, or it is on its way out. ForeignStore when its nodes cannot be read."""
+        """An item; None: it does not exist, or is being removed. ForeignStore if its nodes cannot be read."""
         try:
             found = self._read([item_id], self._one)
         except Unreadable as error:
@@ -60,20 +60,20 @@ class ItemQuestions:
         return found
 
     def table(self, item_id: str) -> Machine:
-        """The table that an item moves by."""
+        """The table of an item."""
         return self._tree.rules.machine(item_id)
 
     def records(self, ids: Iterable[str], *, judge: bool = True) -> Iterator[ItemNodes]:
-        """Items in the same order; what cannot be read, or is gone, is left out."""
+        """Items in the same order; unreadable and missing ones are left out."""
         for portion in windows(list(ids), WINDOW):
             yield from self._read(portion, self._tolerant, judge=judge)
 
     def owned(self) -> list[str]:
-        """The items that somebody of ours has taken."""
+        """The items that our workers have taken."""
         return self.item_ids(self._tree.owners)
 
     def noted(self) -> list[str]:
-        """The items that somebody of ours has taken, or died on."""
+        """The items that our workers have taken, or died on."""
         return self.item_ids(self._tree.takings)
 
     def _read(self, ids: Sequence[str], parse: Parse, *, judge: bool = True) -> list[ItemNodes]:
@@ -94,7 +94,7 @@ class ItemQuestions:
         return [found.get(each.item.id, each) for each in records]
 
     def _with_cleaned(self, records: Sequence[ItemNodes]) -> list[ItemNodes]:
-        """Jobs without an entry in the queue are cleaned, in a state that leads to that."""
+        """Jobs without an entry in the queue are cleaned, if their state leads to that."""
         tree, after = self._tree, {source: target for target, source in self._tree.rules.cleaned.items()}
         done = [each.job for each in records if not is_batch(each.item.id) and each.item.state in after]
         looks = self._sessions.base.ask(*(look(tree.entry(job.state, job.priority, job.id)) for job in done))
@@ -115,7 +115,7 @@ class ItemQuestions:
     # ------------------------------------------------------------------ lists
 
     def names(self, path: str) -> list[str]:
-        """The children of a node, sorted; none where there is no such node."""
+        """The children of a node, sorted; empty if there is no such node."""
         return sorted(self._sessions.base.names(path))
 
     def item_ids(self, path: str) -> list[str]:
@@ -147,7 +147,7 @@ class ItemQuestions:
         return _first(found, which.limit)
 
     def _job_ids(self, which: JobFilter) -> list[str]:
-        """Those that may fit, from the shortest list that has them all."""
+        """Possible matches, from the shortest list that contains them all."""
         if which.batch is not None:
             folders = self._tree.folders if which.state is None else (folder_of(which.state),)
             return sorted({job for folder in folders for job in self.refs(which.batch, folder)})
@@ -166,7 +166,7 @@ class ItemQuestions:
         return next(free, None)
 
     def refs(self, batch_id: str, folder: Folder) -> list[str]:
-        """The jobs that a batch has in one of its folders."""
+        """The jobs in one of a batch's folders."""
         return self.item_ids(self._tree.folder(batch_id, folder))
 
     def entries(self, state: str) -> list[tuple[int, str]]:
@@ -174,7 +174,7 @@ class ItemQuestions:
         return [entry for name in self.names(f"{self._tree.states}/{state}") if (entry := read_entry(name))]
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many are in each state that has some."""
+        """Number of items in each state that has any."""
         self.catch_up()
         tree = self._tree
         batches = Counter(self.batch_states(self.item_ids(tree.batches)).values())
@@ -190,7 +190,7 @@ class ItemQuestions:
         }
 
     def batch_states(self, ids: Sequence[str]) -> dict[str, str]:
-        """The state of each of these batches; empty: it cannot be read."""
+        """The state of each of these batches; empty: unreadable."""
         found: dict[str, str] = {}
         for portion in windows(ids):
             answers = self._sessions.base.ask(*(read(self._tree.status(each)) for each in portion))
@@ -199,7 +199,7 @@ class ItemQuestions:
         return found
 
     def batch_state(self, status: bytes) -> str:
-        """The state in a batch's status; empty: it cannot be read."""
+        """The state in a batch's status; empty: unreadable."""
         try:
             return self._tree.state(decode(status, "status").get("status"), self._tree.rules.batch)
         except Unreadable:
@@ -219,7 +219,7 @@ class ItemQuestions:
         return [batch for batch, stat in zip(batches, stats, strict=True) if stat is None or not stat.numChildren]
 
     def cleanable(self, machine: Machine, until: datetime, limit: int) -> list[str]:
-        """What `clean` has a row for, and has been so since then."""
+        """Items for which `clean` has a row, and that have been in their state since then."""
         self.catch_up()
         states = cleanable(machine)
         if machine.name == self._tree.rules.batch.name:
@@ -231,7 +231,7 @@ class ItemQuestions:
         return _first(old, limit)
 
     def foreign(self) -> dict[str, dict[str, int]]:
-        """What other programs keep beside the queue: the children of each of their folders, by their status."""
+        """Other programs' entries beside the queue: the children of each of their folders, by their status."""
         found: dict[str, dict[str, int]] = {}
         for root in self._tree.foreign:
             top = self._tree.foreign_path(root)
@@ -258,7 +258,7 @@ class ItemQuestions:
         found, *notes = self._sessions.base.ask(read(self._tree.hold(profile)), *([read(note)] if note else []))
         if isinstance(found, Exception):
             return None
-        # A note of a hold that another program has cleared and set again says nothing of this one.
+        # A record of a hold that another program has cleared and set again does not apply to the new one.
         said = [each for each in notes if not isinstance(each, Exception) and each[1].czxid == found[1].czxid]
         return self._hold(profile, (said or [found])[0][0])
 
@@ -270,7 +270,7 @@ class ItemQuestions:
         return [hold for hold in map(self.hold, profiles) if hold]
 
     def _hold(self, profile: str, data: bytes | None) -> Hold:
-        """Another tool's hold says nothing, and holds all the same."""
+        """Another tool's hold has no content, but it still holds."""
         try:
             content = decode(data, "hold")
             since = self._tree.read_time(content["since"])
@@ -281,7 +281,7 @@ class ItemQuestions:
 
 
 def ago(now: datetime, seconds: float) -> datetime:
-    """The time that long before now, and a little later, since nodes keep whole milliseconds or seconds."""
+    """The time that long before now, slightly later, because nodes store whole milliseconds or seconds."""
     return now - timedelta(seconds=seconds) + timedelta(milliseconds=1)
 
 

@@ -1,7 +1,7 @@
 """Items whose owner died: counted, and held when that happens too often.
 
 A lock ends with the session of the consumer that took the item; a second node does not. So an item without a lock was
-taken by a consumer that died if that node still names the taking at the version of the item's status.
+taken by a consumer that died if that second node still records the take at the current version of the item's status.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Reaping:
     _snapshots: Snapshots
 
     def reap(self, record: ItemNodes) -> Item | None:
-        """Nobody's in the same state, or held, as its table says. None: somebody else was first, or it lives."""
+        """Free it in the same state, or hold it, as its table says. None: another process was first, or the owner is
+        alive.
+        """
 
         def build() -> ChangePlan[Item | None]:
             found = self._questions.find(record.item.id)
@@ -48,7 +50,7 @@ class Reaping:
         return self._commits.run(build)
 
     def expire(self, limit: int) -> Iterator[ItemNodes]:
-        """Reap what was taken by somebody who died. Yields what was reaped."""
+        """Reap items whose consumer died. Yields the reaped items."""
         self._questions.catch_up()
         count = 0
         for record in self._questions.records(self._questions.noted()):
@@ -65,13 +67,13 @@ class Reaping:
             self._sessions.base.ask(multi([status, *objects.nobody_of_ours(job), *ops]))
 
     def end(self, record: ItemNodes, session: ZkSession) -> bool:
-        """Free an item whose lease expired although its session lives. The next consumer counts its owner as dead.
+        """Free an item whose lease expired although its session is alive. The next consumer counts its owner as dead.
 
-        Its status is written again, so that the token is stale for good.
+        Its status is rewritten, so that the token is stale for good.
         """
         status = Op("set", self._tree.status(record.item.id), record.status, record.version)
         note = {**taking_note(record.item, record.locks), "token": record.item.token + 1, "was": record.item.token}
-        gone = replace(record.item, crashes=0)  # Its note is the last one.
+        gone = replace(record.item, crashes=0)  # Its record is the newest one.
         ops = [
             status,
             *self._ops.free(replace(record, noted=False, locks=()), gone, inherited=True),
@@ -85,7 +87,7 @@ class Reaping:
 
     @contextmanager
     def late(self, taken: Taken) -> Iterator[None]:
-        """A report that is refused still shows that its sender lives."""
+        """A refused report still shows that its sender is alive."""
         try:
             yield
         except ItemLost:
@@ -94,7 +96,7 @@ class Reaping:
             raise
 
     def report_late(self, item_id: str, token: int) -> None:
-        """An owner that lost the item reports that it lives: it did not die, if nobody has noticed meanwhile."""
+        """An owner that lost the item reports that it is alive: no death is counted, unless this was done already."""
         record = self._questions.find(item_id)
         if record is None or record.died is None or record.died[1] != token:
             return

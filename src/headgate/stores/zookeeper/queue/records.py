@@ -1,4 +1,4 @@
-"""Batches and ingest jobs as their nodes have them, with the versions that guard every change."""
+"""Batches and ingest jobs as stored in their nodes, with the versions that guard every change."""
 
 from __future__ import annotations
 
@@ -24,48 +24,48 @@ from headgate.stores.zookeeper.queue.tree import (
     encode,
 )
 
-#: Instead of a version: whichever the node has; and that there is no node.
+#: In place of a version: any version, and no node.
 ANY, ABSENT = -1, -2
 #: Keys of a job's identifiers, in either spelling.
 IDENTIFIERS = ("primary", "primary_id", "local_id")
 _JOB_PARTS = ("status", "identifiers", "priority", "space_needed")
-#: What a job has under our own root, among the versions of its nodes.
+#: The key for a job's node under our own root, among the versions of its nodes.
 BESIDE = "beside"
-#: What is known of a batch under our own root, likewise.
+#: The same for the record of a batch under our own root.
 MADE = "made"
 _BATCH_PARTS = ("status", "submission", "status-report")
 
 
 @dataclass(frozen=True, slots=True)
 class ItemNodes:
-    """An item, and what a write compares."""
+    """An item, and the values that a write compares."""
 
     item: Item
-    #: What the status holds, and its version: the token of the newest taking, less the tree's base.
+    #: The content of the status, and its version: the token of the newest take, minus the tree's offset.
     status: bytes
     version: int
-    #: The session of its owner; 0: a lock that no session keeps, since it was taken through the service; None:
-    #: nobody has it.
+    #: The session of its owner; 0: a lock without a session, because it was taken through the service; None: it is
+    #: free.
     lock: int | None
-    #: There is a node that says who has it, and this is the mark of that taking.
+    #: There is an owner's node, and this is the mark of that take.
     owned: bool
     mark: str
-    #: Versions of the other nodes; ABSENT: there is none.
+    #: Versions of the other nodes; ABSENT: it does not exist.
     versions: dict[str, int]
-    #: How many more nodes its report is in, and what they are called.
+    #: The number of additional nodes of its report, and their names.
     parts: int = 0
     parts_name: str = ""
-    #: Seconds that are left of a lease that no session keeps; None: it is kept by one, or nobody has it.
+    #: The remaining seconds of a lease without a session; None: it is bound to a session, or free.
     left: float | None = None
-    #: It was taken, its lease expired, and its nodes are still there: the version of the owner's node.
+    #: It was taken, its lease expired, and its nodes still exist: the version of the owner's node.
     remains: int | None = None
-    #: There is a node that says who took it last, or how many died.
+    #: There is a node that records who took it last, or how many workers died.
     noted: bool = False
     #: The owner that died, and its token, until the death is counted.
     died: tuple[str, int] | None = None
-    #: Locks of its object that its owner has.
+    #: Locks of its object that its owner holds.
     locks: tuple[str, ...] = ()
-    #: What a job's documents hold, and what is known of the item under our own root.
+    #: The content of a job's documents, and our record of the item under our own root.
     documents: Documents = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)
     #: Keys of a job's identifiers that are not ours.
@@ -73,13 +73,13 @@ class ItemNodes:
 
     @property
     def job(self) -> IngestJob:
-        """The job that it is of."""
+        """The job that it belongs to."""
         assert isinstance(self.item, IngestJob)  # noqa: S101 - its id says so
         return self.item
 
     @property
     def batch(self) -> Batch:
-        """The batch that it is of."""
+        """The batch that it belongs to."""
         assert isinstance(self.item, Batch)  # noqa: S101 - its id says so
         return self.item
 
@@ -89,7 +89,7 @@ class ItemNodes:
 
 
 def ask_job(tree: QueueTree, job_id: str) -> list[Question]:
-    """All that a job is made of."""
+    """All nodes of a job."""
     path = tree.item(job_id)
     own = [read(tree.owner(job_id)), read(tree.taking(job_id)), read(tree.beside(job_id))]
     return [look(f"{path}/lock"), *own, *(read(f"{path}/{part}") for part in (*_JOB_PARTS, *_documents(tree)))]
@@ -100,7 +100,7 @@ def _documents(tree: QueueTree) -> tuple[str, ...]:
 
 
 def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> ItemNodes | None:
-    """A job; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
+    """A job; None: it does not exist. Unreadable when a node has foreign content."""
     lock, owner, taking, beside, status, identifiers, priority, space, *rest = answers
     if isinstance(status, Exception):
         return None
@@ -131,28 +131,28 @@ def read_job(tree: QueueTree, job_id: str, answers: Sequence[Any]) -> ItemNodes 
 
 
 def _read_documents(tree: QueueTree, answers: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """The JSON objects of a job's nodes; those that are not there are left out, but for its configuration."""
+    """The JSON objects of a job's nodes; missing ones are left out, except its configuration."""
     found = {name: _optional(answer, name) for name, answer in zip(tree.documents, answers, strict=False)}
     there = {name: content for name, content in found.items() if content is not None}
     return {CONFIGURATION: decode(None, CONFIGURATION), **there} if CONFIGURATION not in there else there
 
 
 def ask_queued(tree: QueueTree, job_id: str) -> list[Question]:
-    """Everything needed to take a job that its queue entry lacks: each question costs as much as a write."""
+    """Everything needed to take a job that its queue entry lacks: each read costs as much as a write."""
     path = tree.item(job_id)
     parts = ("status", "identifiers", "space_needed", *_documents(tree))
     return [look(f"{path}/lock"), read(tree.beside(job_id)), *(read(f"{path}/{part}") for part in parts)]
 
 
 def read_queued(tree: QueueTree, name: str, answers: Sequence[Any]) -> ItemNodes | None:
-    """The job behind an entry. Its priority is the entry's: every change of state removes just that entry."""
+    """The job behind an entry. Its priority is the entry's: every change of state removes exactly that entry."""
     lock, beside, status, identifiers, *rest = answers
     priority = (name[:2].encode(), None)
     return read_job(tree, name[3:], [lock, NoNodeError(), NoNodeError(), beside, status, identifiers, priority, *rest])
 
 
 def ask_batch(tree: QueueTree, batch_id: str) -> list[Question]:
-    """All that a batch is made of."""
+    """All nodes of a batch."""
     path = tree.item(batch_id)
     return [
         look(f"{path}/lock"), read(tree.owner(batch_id)), read(tree.taking(batch_id)),
@@ -163,7 +163,7 @@ def ask_batch(tree: QueueTree, batch_id: str) -> list[Question]:
 
 
 def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> ItemNodes | None:
-    """A batch; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
+    """A batch; None: it does not exist. Unreadable when a node has foreign content."""
     lock, owner, taking, status, submission, report, made, states, *folders = answers
     if isinstance(status, Exception):
         return None
@@ -193,16 +193,16 @@ def read_batch(tree: QueueTree, batch_id: str, answers: Sequence[Any]) -> ItemNo
 
 
 def _made(tree: QueueTree, state: str, own: Mapping[str, Any], there: int) -> int:
-    """How many jobs were made of a batch. Another program makes some without a word to us, which count too.
+    """Number of jobs created for a batch. Another program creates some without our record, which count too.
 
-    While we make them, our own count says where to go on.
+    While we create them, our own count shows where to continue.
     """
     made = _number(own.get("made", there), "count of jobs")
     return made if state in tree.rules.before_jobs else max(made, there)
 
 
 def answers_of(session: ZkSession, tree: QueueTree, ids: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:
-    """All that these items are made of, read in one trip: what `read_item` takes."""
+    """All nodes of these items, read in one trip, for `read_item`."""
     questions = [ask_batch(tree, each) if is_batch(each) else ask_job(tree, each) for each in ids]
     answers = iter(session.ask(*(question for some in questions for question in some)))
     for item_id, some in zip(ids, questions, strict=True):
@@ -210,14 +210,14 @@ def answers_of(session: ZkSession, tree: QueueTree, ids: Sequence[str]) -> Itera
 
 
 def read_item(tree: QueueTree, item_id: str, answers: Sequence[Any]) -> ItemNodes | None:
-    """A batch or job; None: there is none. Unreadable when a node holds what nobody of ours wrote."""
+    """A batch or job; None: it does not exist. Unreadable when a node has foreign content."""
     return read_batch(tree, item_id, answers) if is_batch(item_id) else read_job(tree, item_id, answers)
 
 
 def judged(record: ItemNodes, owner: Any, now: Now) -> ItemNodes:
-    """An item whose lock no session keeps, with what is left of its lease; nobody's, if nothing is left."""
+    """An item whose lock has no session, with the remaining time of its lease; free, if nothing remains."""
     if isinstance(owner, Exception):
-        return record  # Not one of ours: see the faults.
+        return record  # A foreign node: see the faults.
     data, stat = owner
     content = decode(data, "owner")
     worker, lease, mark, principal = _read_owner(content)
@@ -238,7 +238,7 @@ def as_cleaned(record: ItemNodes, state: str) -> ItemNodes:
 
 
 def _job_state(tree: QueueTree, word: object) -> str:
-    """A cleaned job's status is that of a completed one; no other end leaves a status behind."""
+    """A cleaned job's status is that of a completed one; no other final state leaves a status behind."""
     state = tree.state(word, tree.rules.job)
     if state in tree.entry_states:
         return state
@@ -246,7 +246,7 @@ def _job_state(tree: QueueTree, word: object) -> str:
 
 
 def _report(tree: QueueTree, answer: Any) -> Report | None:
-    """What the node itself holds; the rest of a long one is read where it is needed."""
+    """The content of the node itself; the rest of a long one is read where it is needed."""
     if isinstance(answer, Exception):
         return None
     content = decode(answer[0], "status-report")
@@ -258,18 +258,18 @@ def _owner(lock: Any, owner: Any) -> tuple[str, float | None, str, str]:
     """Its owner, lease, token and principal."""
     if lock is None:
         return "", None, "", ""
-    if isinstance(owner, Exception):  # Another tool's, which works on the ensemble itself.
+    if isinstance(owner, Exception):  # Another tool's, which works on the ensemble directly.
         return f"session {lock.ephemeralOwner:#x}", None, "", LOCAL
     return _read_owner(decode(owner[0], "owner"))
 
 
 def taking_note(item: Item, locks: Sequence[str] = ()) -> dict[str, Any]:
-    """What is kept of a taking beyond the life of its session: who it is, by which token, and what it has locked."""
+    """The record of a take that outlives its session: the worker, its token, and its object locks."""
     return {"worker": item.worker, "token": item.token, **crash_note(item, locks)}
 
 
 def crash_note(item: Item, locks: Sequence[str] = ()) -> dict[str, Any]:
-    """What is kept of the workers that died on an item, and of what they had locked; empty: none did."""
+    """The record of workers that died on an item, and of their object locks; empty: none did."""
     crashes = {"crashes": item.crashes, "state": item.former or item.state} if item.crashes else {}
     return {**crashes, **({"locks": list(locks)} if locks else {})}
 
@@ -281,7 +281,9 @@ def _locks(taking: Any) -> tuple[str, ...]:
 
 
 def _crashes(tree: QueueTree, item_id: str, taking: Any, state: str) -> tuple[int, str]:
-    """How many workers died, and where, if it is held for that. Items that another tool changed since count from 0."""
+    """How many workers died, and in which state, if it is held for that. The count restarts at 0 for items that another
+    tool has changed since.
+    """
     if isinstance(taking, Exception):
         return 0, ""
     content = decode(taking[0], "taking")
@@ -292,7 +294,7 @@ def _crashes(tree: QueueTree, item_id: str, taking: Any, state: str) -> tuple[in
 
 
 def _died(lock: Any, taking: Any, token: int) -> tuple[str, int] | None:
-    """Who took an item, and is gone without a word: its session ended, and the status is still as it left it."""
+    """The worker that took an item and died silently: its session ended, and the status has not changed since."""
     if lock is not None or isinstance(taking, Exception):
         return None
     content = decode(taking[0], "taking")
@@ -307,7 +309,7 @@ def _read_owner(content: dict[str, Any]) -> tuple[str, float, str, str]:
 
 
 def owner_content(item: Item, lease: float, mark: str) -> bytes:
-    """What the owner's node of an item holds."""
+    """The content of an item's owner node."""
     return encode({"worker": item.worker, "lease": lease, "mark": mark, "principal": item.principal})
 
 
@@ -320,7 +322,7 @@ def _data(answer: Any) -> bytes | None:
 
 
 def _optional(answer: Any, what: str) -> dict[str, Any] | None:
-    """A JSON object; None: there is no such node, or it is empty, as Merritt's library writes an empty one."""
+    """A JSON object; None: it does not exist, or is empty, as Merritt's library creates it."""
     data = _data(answer)
     return decode(data, what) if data else None
 

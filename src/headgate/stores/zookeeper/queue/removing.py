@@ -1,4 +1,4 @@
-"""Removing: a job at once, a batch with all its jobs in portions that can be taken up where they stopped."""
+"""Removing items: a job at once, a batch with all its jobs in portions that can be resumed after an interruption."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.stores.zookeeper.queue.questions import ItemQuestions
 from headgate.stores.zookeeper.queue.records import BESIDE, MADE, ItemNodes
 from headgate.stores.zookeeper.queue.tree import REMOVED, QueueTree, Unreadable, decode, encode
 
-#: Jobs that are removed in one multi.
+#: Number of jobs that are removed in one multi.
 PORTION = 100
 
 
@@ -28,9 +28,9 @@ class Removing:
     _questions: ItemQuestions
 
     def ops(self, record: ItemNodes, state: str) -> list[Op]:
-        """Remove every trace of a job except its batch's reference. A batch gets this state, and is removed after that.
+        """Remove every trace of a job except its batch's reference. A batch first gets this state, and is then removed.
 
-        Such a batch is listed nowhere, and any process that finds it continues its removal. Its status need not say so.
+        Such a batch is not listed, and any process that finds it continues its removal. Its status need not show it.
         """
         item, tree = record.item, self._tree
         status = tree.status(item.id)
@@ -48,7 +48,7 @@ class Removing:
         return ops
 
     def drop_batch(self, batch_id: str) -> None:
-        """Remove a batch that is marked, with all its jobs. Can be taken up where it stopped, by anybody."""
+        """Remove a marked batch, with all its jobs. Any process can resume it after an interruption."""
         for folder in self._tree.folders:
             for portion in windows(self._questions.refs(batch_id, folder), PORTION):
                 refs = [Op("remove", f"{self._tree.folder(batch_id, folder)}/{job}") for job in portion]
@@ -56,7 +56,7 @@ class Removing:
         self._drop(lambda _: self._batch_parts(batch_id))
 
     def taken_job(self, batch_id: str) -> str:
-        """A job of the batch that somebody has; empty: there is none."""
+        """A job of the batch that is taken; empty: there is none."""
         for folder in self._tree.folders:
             for portion in windows(self._questions.refs(batch_id, folder)):
                 locks = self._sessions.base.ask(*(look(self._tree.lock(job)) for job in portion))
@@ -70,11 +70,11 @@ class Removing:
         return record is not None and record.lock is not None
 
     def nodes(self, item_id: str) -> list[str]:
-        """An item's node and all below it, the deepest first."""
+        """An item's node and everything below it, the deepest first."""
         return self.whole(self._tree.item(item_id))
 
     def whole(self, path: str) -> list[str]:
-        """A node and all below it, the deepest first."""
+        """A node and everything below it, the deepest first."""
         return [*self._below([path]), path]
 
     def _below(self, paths: Sequence[str], *, deep: bool = True) -> list[str]:
@@ -88,9 +88,9 @@ class Removing:
         return [*(self._below(found) if found and deep else []), *found]
 
     def _job_parts(self, jobs: Sequence[str], *, careful: bool) -> list[Op]:
-        """All of these jobs; each at the version of its status, since its owner may move it meanwhile.
+        """All of these jobs, each at the version of its status, because its owner may change it meanwhile.
 
-        `careful`: also what is below their own nodes, where another tool put something.
+        `careful`: include nodes that another tool created below theirs.
         """
         tree = self._tree
         paths = [tree.item(job) for job in jobs]
@@ -110,7 +110,7 @@ class Removing:
         return [*ops, *(Op("remove", path) for path, stat in zip(own, stats, strict=True) if stat)]
 
     def _entries(self, job: str, status: Any, priority: Any) -> list[str]:
-        """A job's places in the queue: where it says that it is, or, if it cannot be read, wherever it may be."""
+        """A job's entries in the queue: where its status says or, if it is unreadable, all possible ones."""
         tree = self._tree
         try:
             state = tree.state(decode(status[0], "status").get("status"), tree.rules.job)

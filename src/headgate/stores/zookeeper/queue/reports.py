@@ -1,5 +1,6 @@
-"""Status-reports. A node holds no more than a megabyte, which is fewer ids than a batch may have jobs: the rest of a
-long report is in parts of their own, written before it and named by what they hold."""
+"""Status-reports. A node holds at most a megabyte, which is fewer ids than a batch may have jobs: the rest of a long
+report is in separate parts, written before it and named by their content.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from headgate.stores.zookeeper.ensemble.session import ZkSessions
 from headgate.stores.zookeeper.queue.records import ItemNodes
 from headgate.stores.zookeeper.queue.tree import QueueTree, Unreadable, decode, encode
 
-#: Ids in one node.
+#: Number of ids in one node.
 MOST_IDS = 40_000
 
 
@@ -26,15 +27,15 @@ class StatusReports:
     _tree: QueueTree
 
     def content(self, report: Report) -> dict[str, Any]:
-        """What a batch's status-report holds."""
+        """The content of a batch's status-report."""
         first, *rest = _parts(report)
         at = {} if report.at is None else {"last_modified": self._tree.time(report.at)}
         return {**at, **_lists(first), **({"continued": _name(report), "parts": len(rest)} if rest else {})}
 
     def write_rest(self, batch_id: str, report: Report | None) -> None:
-        """The parts of a long report, before it is named by the status-report itself."""
+        """The parts of a long report, written before the status-report refers to them."""
         for number, part in enumerate(() if report is None else _parts(report)):
-            if report and number == 1:  # Of a batch of another program nothing was noted yet.
+            if report and number == 1:  # For a batch of another program nothing was recorded yet.
                 self._sessions.base.ask(make(self._tree.made(batch_id), encode({})))
             if report and number:
                 path = f"{self._tree.made(batch_id)}/{_name(report)}-{number}"
@@ -80,5 +81,5 @@ def _lists(part: tuple[tuple[str, ...], tuple[str, ...]]) -> dict[str, Any]:
 
 
 def _name(report: Report) -> str:
-    """The digest of the parts of a report: the same for the same lists."""
+    """The digest of a report's parts: the same for the same lists."""
     return hashlib.sha256("\n".join((*report.failed, "", *report.successful)).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Loads what a decision about the queue is made on: an item at the versions that guard its change."""
+"""Loads the snapshot for a decision about the queue: an item with the versions that guard its change."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from headgate.stores.zookeeper.queue.records import ItemNodes
 from headgate.stores.zookeeper.queue.removing import Removing
 from headgate.stores.zookeeper.queue.tree import QueueTree
 
-#: The time where nothing asks for it.
+#: A placeholder, if no decision needs the time.
 _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedItem:
-    """A snapshot, and the records that it was made of."""
+    """A snapshot, and the records that it was built from."""
 
     snapshot: QueueSnapshot
-    #: The item; None: there is none.
+    #: The item; None: it does not exist.
     record: ItemNodes | None
-    #: Its batch, where a condition looked at it.
+    #: Its batch, if a condition looked at it.
     batch: ItemNodes | None = None
 
     @property
     def found(self) -> ItemNodes:
-        """The item, which a unit of work has found."""
+        """The item that a unit of work has found."""
         assert self.record is not None  # noqa: S101 - otherwise the unit raises
         return self.record
 
@@ -48,11 +48,11 @@ class Snapshots:
     _max_crashes: int
 
     def load(self, item_id: str, event: str = "") -> LoadedItem:
-        """An item as it is, with what the rows of an event look at."""
+        """The current item, with the facts that the rows of an event look at."""
         return self.of(self._questions.find(item_id), event)
 
     def of(self, record: ItemNodes | None, event: str = "", *, remembered: bool = False, **more: Any) -> LoadedItem:
-        """The same for what was read already; `remembered`: not just now."""
+        """The same from data that was read already; `remembered`: it may be older."""
         if record is None:
             return LoadedItem(self.plain(record, **more), record)
         item, batch = record.item, None
@@ -70,7 +70,7 @@ class Snapshots:
                 fresh = self._questions.get(item.id).batch
                 record = replace(record, item=replace(item, jobs=fresh.jobs, made=fresh.made))
         now = self._commits.now()
-        # The time of an item never goes back, whatever the clocks say.
+        # The time of an item never goes back, even if clocks do.
         stamp = max(self._tree.read_time(self._tree.time(now)), item.since)
         return LoadedItem(self.plain(record, now=now, stamp=stamp, **more), record, batch)
 

@@ -1,4 +1,6 @@
-"""The queue in ZooKeeper: the port's methods. Every move is one multi, guarded by the version of the item's status."""
+"""The queue in ZooKeeper: the port's methods. Every transition is one multi, guarded by the version of the item's
+status.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ class ZookeeperQueue:
         self._tree = tree = address.queue.with_options(options)
         self.batch_table: Machine = rules.batch
         self.job_table: Machine = rules.job
-        #: What happened; written by the commits.
+        #: The history; written by the commits.
         self.told = history
         self.make_tree()
         self._questions = ItemQuestions(sessions, tree, clock)
@@ -89,7 +91,7 @@ class ZookeeperQueue:
         self._faults = Faults(sessions, tree, self._questions, self._commits, self._removing, self._objects)
 
     def make_tree(self) -> None:
-        """The nodes that a queue begins with, if they are not there."""
+        """The nodes that a queue starts with, if they do not exist."""
         paths = self._tree.made_at_once
         if None in self._sessions.base.ask(*map(look, paths)):
             self._sessions.base.ask(*(make(path, self._tree.empty) for path in paths))
@@ -124,7 +126,7 @@ class ZookeeperQueue:
             tries += 1
             loaded = self._taking.load(taken, event, remembered=tries == 1)
             outcome = queue_work.fire(loaded.snapshot, taken, event, message, changes)
-            if not outcome.changes:  # It was fired already; other consumers may have had it since.
+            if not outcome.changes:  # It was fired already; other consumers may have taken it since.
                 loaded = self._taking.load(taken, event, newest=True)
                 outcome = queue_work.fire(loaded.snapshot, taken, event, message, changes)
             return self._ops.plan(loaded, outcome, self._taking.session_of(taken.id), careful=tries > 1)
@@ -157,7 +159,7 @@ class ZookeeperQueue:
         return ItemListening(self._sessions, self._tree.status(item_id), wake)
 
     def _wakes_of(self, states: Sequence[tuple[Machine, str]]) -> list[Wakes]:
-        """Of those states that items are taken in; the others have none."""
+        """Only states in which items are taken; the others have no lists."""
         lists = self._taking.lists
         return [
             lists.board.wakes if machine.name == self.batch_table.name else lists.jobs(state).wakes
@@ -165,7 +167,7 @@ class ZookeeperQueue:
             if machine.name == self.batch_table.name or state in self._tree.entry_states
         ]
 
-    # ------------------------------------------------------------------ people and daemons
+    # ------------------------------------------------------------------ operators and daemons
 
     def act(self, item_id: str, event: str, by: By, reason: str, who: str) -> Item:
         removed = False
@@ -208,7 +210,7 @@ class ZookeeperQueue:
         return self._taking.expire(limit)
 
     def move_on(self, outage: float) -> None:
-        """Leases of items that were taken through a service run on by the time that there was none."""
+        """Leases of items that were taken through a service are extended by the time without one."""
         self._leases.move_on(outage)
 
     def sign_on(self, daemon: Daemon) -> None:

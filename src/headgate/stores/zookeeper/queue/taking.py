@@ -1,4 +1,4 @@
-"""Taking items, keeping them, giving them back."""
+"""Taking, renewing and releasing items."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from headgate.telemetry import event
 T = TypeVar("T")
 Found = TypeVar("Found", Batch, IngestJob)
 
-#: Items that are looked at together, where others are after them too.
+#: Number of items that are tried together, if other threads want some too.
 SAMPLE = 4
 
 
@@ -67,18 +67,18 @@ class Taking:
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing is known, and nothing is watched."""
+        """Nothing is cached, and nothing is watched."""
         self._pid = os.getpid()
         self._lists = Lists(self._sessions, self._tree, self._questions)
         self._holds = HoldWatch(self._tree)
         self._kept: dict[str, KeptItem] = {}
         self._overdue = DueCalls()
-        #: Somebody else was first, the last time.
+        #: Another consumer was first, the last time.
         self._crowded = False
 
     @property
     def lists(self) -> Lists:
-        """What there is to take. After a fork, what was taken and watched is the parent's."""
+        """The items that can be taken. After a fork, taken and watched items belong to the parent."""
         if self._pid != os.getpid():
             self._begin()
         return self._lists
@@ -86,15 +86,15 @@ class Taking:
     # ------------------------------------------------------------------ taking
 
     def take_batch(self, state: str, asker: Asker, after: str | None) -> Batch | None:
-        """The oldest batch in that state, behind that one if it is named, that nobody has."""
+        """The oldest free batch in that state, after the named one if any."""
         if not self._tree.rules.may_be_taken(self._tree.rules.batch, state):
             return None
         if (again := self._repeated(asker)) is not None:
-            return replace(again.batch, hold=again.batch.profile)  # It may be held by now.
+            return replace(again.batch, hold=again.batch.profile)  # It may be on hold by now.
         return self._caught_up(asker, lambda session: self._find_batch(session, state, asker, after))
 
     def _caught_up(self, asker: Asker, find: Callable[[ZkSession], T | None]) -> T | None:
-        """What it finds; if nothing, once more when the session's server has all that was listed by another's."""
+        """The first match; if there is none, once more after the session's server has caught up with the others."""
         with within(self._sessions.answer_within):
             session = self._sessions.base if asker.outlives else self._sessions.leasing(asker.lease)
             found = find(session)
@@ -121,12 +121,12 @@ class Taking:
             for record in free:
                 if kept := self._take(session, record, asker, blockers):
                     return self._with_hold(kept.batch, held)
-        if after is None:  # What stands before it was not looked at.
+        if after is None:  # Earlier entries were not checked.
             self._found_nothing(wakes, changes, blockers)
         return None
 
     def take_job(self, state: str, asker: Asker, after: Place | None) -> IngestJob | None:
-        """The first job in that state, behind that place, that nobody has."""
+        """The first free job in that state, after that position."""
         if not self._tree.rules.may_be_taken(self._tree.rules.job, state):
             return None
         if (again := self._repeated(asker)) is not None:
@@ -156,14 +156,14 @@ class Taking:
         return None
 
     def _blockers(self, wakes: Wakes, records: Sequence[ItemNodes]) -> list[str]:
-        """The locks of those that somebody has. This process itself reports the end of leases without a session."""
+        """The locks of those that are taken. This process itself reports expired leases without a session."""
         for record in records:
             if record.left is not None:
                 self._overdue.expect(f"wake {record.item.id}", time.monotonic() + record.left, wakes.tell)
         return [self._tree.lock(record.item.id) for record in records if record.lock is not None]
 
     def _samples(self, jobs: JobList, behind: str) -> Iterator[list[str]]:
-        """A few names at a time, none twice, until even a new list has no other."""
+        """A few names at a time, none twice, until even a new list has no others."""
         tried: set[str] = set()
         listed = False
         jobs.refresh()
@@ -182,9 +182,9 @@ class Taking:
     def _take_one(
         self, session: ZkSession, free: Sequence[ItemNodes], asker: Asker, blockers: list[str]
     ) -> tuple[ItemNodes | None, list[ItemNodes]]:
-        """The first; when somebody else was quicker, any of the others, so that not all go for the same again.
+        """The first; if another consumer was quicker, any of the others, so that not all try the same one again.
 
-        Gives it, and those that were not tried.
+        Returns it, and those that were not tried.
         """
         left, tries = list(free), 0
         while left:
@@ -197,7 +197,7 @@ class Taking:
         return None, left
 
     def _look(self, session: ZkSession, names: Sequence[str]) -> tuple[frozenset[str], list[ItemNodes]]:
-        """What is on hold, and these batches or entries as they are; what cannot be read is passed over."""
+        """The holds, and the current state of these batches or entries; unreadable ones are skipped."""
         tree = self._tree
         questions = [ask_batch(tree, each) if is_batch(each) else ask_queued(tree, each[3:]) for each in names]
         held, answers = self._holds.ask(session, [ask for some in questions for ask in some])
@@ -218,9 +218,9 @@ class Taking:
         return replace(item, hold=item.profile) if self._tree.hold(item.profile) in held else item
 
     def _take(self, session: ZkSession, record: ItemNodes, asker: Asker, blockers: list[str]) -> ItemNodes | None:
-        """One multi, in which the new version of the status is the token. `blockers`: locks of its object go there.
+        """One multi, in which the new version of the status is the token. `blockers`: receives the locks of its object.
 
-        What a dead owner had is reaped first, and passed over when it is held for that.
+        A dead owner's item is reaped first, and skipped when that puts it on hold.
         """
         if record.died is not None:
             again = self._again(record) if self._reaping.reap(record) else None
@@ -243,7 +243,7 @@ class Taking:
             failed = None if isinstance(results, Exception) else first_error(results)
             check_keys(keys, None if failed is None else parts[failed])
             if failed is not None and parts[failed] is wanted.noted and not record.noted:
-                # Somebody died on it, which its entry in the queue does not say.
+                # A worker died on it, which its entry in the queue does not show.
                 again = self._again(record)
                 return self._take(session, again, asker, blockers) if again and again.noted else None
             if isinstance(results, Exception) or failed is not None:
@@ -258,17 +258,17 @@ class Taking:
         return kept
 
     def _again(self, record: ItemNodes) -> ItemNodes | None:
-        """The item as it is now, if it is still in its state and nobody has it."""
+        """The current item, if it is still in its state and free."""
         found = self._questions.find(record.item.id)
         return found if found and found.lock is None and found.item.state == record.item.state else None
 
     def _keep(self, item_id: str, kept: KeptItem) -> None:
-        """Remember what was taken or renewed; let go of it when it is not renewed in time."""
+        """Remember a taken or renewed item; forget it when it is not renewed in time."""
         self._kept[item_id] = kept
         self._overdue.expect(item_id, kept.until, lambda: self._let_go(item_id, kept))
 
     def _is_marked(self, session: ZkSession, item_id: str, mark: str, token: int) -> bool:
-        """Whether a taking whose answer was lost happened, and its session lives."""
+        """Whether a take whose answer was lost took effect, and its session is alive."""
         try:
             found: Any = session.ask(read(self._tree.owner(item_id)))[0]
             marked = not isinstance(found, Exception) and decode(found[0], "owner").get("mark") == mark
@@ -280,7 +280,7 @@ class Taking:
         return marked
 
     def _let_go_later(self, session: ZkSession, item_id: str, mark: str, token: int) -> None:
-        """It may be taken by this session without anybody knowing: return it once the server answers."""
+        """This session may have taken it without anybody knowing: release it once the server answers."""
 
         def work() -> None:
             try:
@@ -292,7 +292,7 @@ class Taking:
             except StoreUnavailable:
                 self._let_go_later(session, item_id, mark, token)
             except HeadgateError:
-                pass  # It is gone, or another's.
+                pass  # It no longer exists, or belongs to another.
 
         session.on_return(work)
 
@@ -301,8 +301,8 @@ class Taking:
         self.lists.watch(wakes, blockers)
 
     def _repeated(self, asker: Asker) -> ItemNodes | None:
-        """What this very request has taken already, and still has."""
-        if asker.fresh or self._pid != os.getpid():  # After a fork, what was taken is the parent's.
+        """The item that this request has taken already, and still holds."""
+        if asker.fresh or self._pid != os.getpid():  # After a fork, taken items belong to the parent.
             return None
         for item_id, kept in list(self._kept.items()):
             if kept.request_id == asker.request_id:
@@ -311,10 +311,10 @@ class Taking:
                     return record
         return None
 
-    # ------------------------------------------------------------------ leases that ran out
+    # ------------------------------------------------------------------ expired leases
 
     def _let_go(self, item_id: str, kept: KeptItem) -> None:
-        """It was not renewed in time by this process, and goes, unless another process renews it.
+        """This process did not renew it in time, so it is released, unless another process renews it.
 
         Leases without a session are judged by the process that needs the item.
         """
@@ -329,7 +329,7 @@ class Taking:
             try:
                 with within(self._sessions.answer_within):
                     self._end_lease(item_id, kept)
-            except StoreUnavailable:  # Its session may be lost meanwhile, and the item with it.
+            except StoreUnavailable:  # Its session may have been lost meanwhile, and the item with it.
                 kept.session.on_return(run)
             except HeadgateError:
                 self.forget(item_id)
@@ -356,7 +356,7 @@ class Taking:
             self.lists.jobs(item.state).wakes.tell()
 
     def expire(self, limit: int) -> int:
-        """Free what was taken by somebody who died. Returns how many."""
+        """Free items whose consumer died. Returns how many."""
         freed = list(self._reaping.expire(limit))
         for record in freed:
             self._freed(record.item)
@@ -367,17 +367,17 @@ class Taking:
     def load(
         self, taken: Taken, event: str = "", *, remembered: bool = False, again: bool = False, newest: bool = False
     ) -> LoadedItem:
-        """The item that a consumer shows, with what the rows of an event look at.
+        """The item that a consumer names, with the facts that the rows of an event look at.
 
-        `remembered`: as it was when this process took it, if nothing says that it has changed since.
-        `again`: an earlier try of the same may have happened. `newest`: with all that other servers have.
+        `remembered`: from the time when this process took it, if nothing shows that it has changed since. `again`: an
+        earlier attempt at the same may have taken effect. `newest`: after the server has caught up with the others.
         """
         kept = self._kept.get(taken.id)
         if kept and kept.token != taken.token:
             kept = None
         in_time, why = kept is not None and time.monotonic() < kept.until, ""
         if kept and kept.number and kept.session.id != kept.number:
-            # Remembered for good: another tool's lock, which rewrites nothing, must not pass for ours.
+            # Remembered permanently: another tool's lock, which rewrites nothing, must not be taken for ours.
             why = "its ZooKeeper session has ended"
         elif kept and kept.number and not in_time:
             why = "its lease expired"
@@ -391,7 +391,7 @@ class Taking:
         return self._snapshots.of(record, event, lost=why, again=again)
 
     def owned(self, taken: Taken) -> ItemNodes:
-        """The item as it is, if it is taken by that token and in that state; otherwise ItemLost."""
+        """The current item, if it is taken with that token in that state; otherwise ItemLost."""
         loaded = self.load(taken)
         _, overrides = queue_work.owned(loaded.snapshot, taken)
         for each in overrides:
@@ -399,7 +399,7 @@ class Taking:
         return loaded.found
 
     def session_of(self, item_id: str) -> ZkSession:
-        """The session that a taken item lives by, if it is this process's; otherwise that of everything else."""
+        """The session of a taken item, if it belongs to this process; otherwise the general session."""
         kept = self._kept.get(item_id)
         return kept.session if kept else self._sessions.base
 
@@ -409,7 +409,7 @@ class Taking:
             self._kept[item_id] = replace(kept, record=None)
 
     def reported(self, item_id: str, moved: Item) -> None:
-        """Its consumer has fired an event: it is no longer this process's, unless the table says so."""
+        """Its consumer has fired an event: this process no longer holds it, unless the table says so."""
         kept = self._kept.get(item_id)
         if kept and moved.lease is not None:
             self._keep(item_id, replace(kept, record=None, token=moved.token))
@@ -417,12 +417,12 @@ class Taking:
             self.forget(item_id)
 
     def forget(self, item_id: str) -> None:
-        """It is no longer this process's."""
+        """This process no longer holds it."""
         self._kept.pop(item_id, None)
         self._overdue.drop(item_id)
 
     def close(self) -> None:
-        """Release the items of this process's sessions: it ends without having died."""
+        """Release the items of this process's sessions: it ends cleanly."""
         kept = {} if self._pid != os.getpid() else {item: each for item, each in self._kept.items() if each.number}
         with suppress(HeadgateError), within(self._sessions.answer_within):
             for record in self._questions.records(kept) if kept and self._sessions.base.connected else ():
@@ -430,7 +430,7 @@ class Taking:
                     self.give_back(Taken(record.item.id, kept[record.item.id].token, record.item.state), "")
 
     def renew(self, taken: Taken, lease: float) -> float:
-        """Restart the lease of an owner that lives."""
+        """Restart the lease of a living owner."""
         with within(self._sessions.answer_within):
             sent = time.monotonic()
             kept = self._kept.get(taken.id)
@@ -452,7 +452,7 @@ class Taking:
             return lease
 
     def _rehouse(self, taken: Taken, session: ZkSession, lease: float, kept: KeptItem) -> None:
-        """Another length is another session."""
+        """Another length needs another session."""
         sent = time.monotonic()
         mark = new_mark()
 
@@ -472,7 +472,7 @@ class Taking:
         self._keep(taken.id, KeptItem(None, taken.token, session, session.id, kept.request_id, sent + lease))
 
     def give_back(self, taken: Taken, message: str) -> None:
-        """The owner lets go of it. Its status is written again, so that the token is stale for good."""
+        """The owner releases it. Its status is rewritten, so that the token is stale for good."""
         with within(self._sessions.answer_within), self._reaping.late(taken):
             self._give_back(taken, message)
 

@@ -47,55 +47,55 @@ _ENTRY = re.compile("([0-9]{2})-(jid[0-9]{10})")
 _ITEM = re.compile("(bid|jid)[0-9]{10}")
 _NUMBERED = re.compile(".*[0-9]{10}")
 ERC = ("erc_what", "erc_who", "erc_when", "erc_where")
-#: The node of a job's settings.
+#: The node for a job's settings.
 CONFIGURATION = "configuration"
-#: The key of what is known of a batch under our own root that says that it is being removed, and why.
+#: The key of our record of a batch that marks its removal, with the reason.
 REMOVED = "removed"
-#: The key of a job's configuration that says where its files are while it is worked on.
+#: The key of a job's configuration for the folder of its files.
 WORKING_FOLDER = "working_dir"
 
-#: JSON objects by the names of the nodes that hold them.
+#: JSON objects by the names of their nodes.
 Documents = Mapping[str, Mapping[str, Any]]
 
 
 class Unreadable(Exception):
-    """A node holds what nobody of ours wrote. For the stores, never for callers."""
+    """A node has foreign content. For the stores, never for callers."""
 
 
 class Spread(NamedTuple):
-    """The data of an item, as nodes keep it."""
+    """The data of an item as stored in nodes."""
 
     #: In nodes of the item itself, by their names.
     nodes: Documents
-    #: Under our own root, since those have no key for it.
+    #: Under our own root, for values without a key elsewhere.
     beside: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TreeOptions:
-    """What a tree depends on beside its folder."""
+    """The parameters of a tree besides its folder."""
 
-    #: The tables in force; None: those of the spelling.
+    #: The active tables; None: those of the spelling.
     rules: QueueRules | None = None
-    #: What is added to the version of a status to get a token: a queue that was copied from another store goes on
-    #: behind the tokens of that store.
+    #: The offset from the version of a status to a token: a queue that was copied from another store continues after
+    #: that store's tokens.
     token_base: int = 0
-    #: Where jobs are worked on whose nodes do not say it; empty: nowhere.
+    #: The folder for jobs whose nodes do not name one; empty: none.
     work_folder: str = ""
 
 
 class QueueTree:
-    """The paths of one queue and what its nodes hold, in the words of the Merritt queue: spelling `design`."""
+    """The paths of one queue and the content of its nodes, in the words of the Merritt queue: spelling `design`."""
 
     spelling = DESIGN
-    #: What a node holds that only has to be there.
+    #: The content of a node that only has to exist.
     empty: bytes | None = b""
     folders: tuple[Folder, ...] = (Folder.PROCESSING, Folder.FAILED, Folder.COMPLETED)
-    #: The key of a job's status that says since when it is so.
+    #: The key of a job's status for the time of the last change.
     _job_time = "last_modification_date"
-    #: The nodes of a job that hold JSON objects for its owners.
+    #: The nodes of a job with JSON objects for its owners.
     documents: tuple[str, ...] = (CONFIGURATION,)
-    #: What others write here that is not the ingest queue: it is shown, and left alone.
+    #: Other programs' nodes that are not part of the ingest queue: they are shown, and left alone.
     foreign: tuple[str, ...] = ()
 
     def __init__(self, chroot: str, options: TreeOptions = TreeOptions()) -> None:  # noqa: B008 - frozen
@@ -115,7 +115,7 @@ class QueueTree:
 
     @property
     def made_at_once(self) -> tuple[str, ...]:
-        """The nodes that a queue begins with, in the order of their making."""
+        """The nodes that a queue starts with, in the order of their creation."""
         own = (
             self.own,
             *(f"{self.own}/{name}" for name in ("batches", "jobs", "requests", "owners", "takings", "arrivals")),
@@ -126,7 +126,7 @@ class QueueTree:
 
     @cached_property
     def entry_states(self) -> tuple[str, ...]:
-        """The states of which the queue keeps entries."""
+        """The states for which the queue keeps entries."""
         table = self.rules.job
         ends = (*table.ends, table.start)
         return tuple(state for state in table.states if state not in ends)
@@ -142,11 +142,11 @@ class QueueTree:
         return f"{self.batches if item_id.startswith('bid') else self.jobs}/{item_id}"
 
     def lock(self, item_id: str) -> str:
-        """Somebody has taken the item."""
+        """The lock of a taken item."""
         return f"{self.item(item_id)}/lock"
 
     def status(self, item_id: str) -> str:
-        """Its state, and what goes with it."""
+        """Its status, with the state."""
         return f"{self.item(item_id)}/status"
 
     def owner(self, item_id: str) -> str:
@@ -154,12 +154,12 @@ class QueueTree:
         return f"{self.owners}/{item_id}"
 
     def taking(self, item_id: str) -> str:
-        """Who took it last and did not report yet, and how many died on it."""
+        """The record of who took it last and did not report yet, and of how many workers died on it."""
         return f"{self.takings}/{item_id}"
 
     @property
     def takings(self) -> str:
-        """What was taken and not reported yet, and what workers died on."""
+        """The folder of these records."""
         return f"{self.own}/takings"
 
     @property
@@ -169,19 +169,19 @@ class QueueTree:
 
     @property
     def daemons(self) -> str:
-        """The daemons that live."""
+        """The folder of running daemons."""
         return f"{self.own}/daemons"
 
     def daemon(self, daemon_id: str) -> str:
-        """A daemon's node. The dash keeps '.' and '..' from being names."""
+        """A daemon's node. The dash prevents the names '.' and '..'."""
         return f"{self.daemons}/-{quote(daemon_id, safe='')}"
 
     def daemon_id(self, node: str) -> str:
-        """The id behind a node's name."""
+        """The id in a node's name."""
         return unquote(node[1:])
 
     def entry(self, state: str, priority: int, job_id: str) -> str:
-        """A job's place in the queue."""
+        """A job's entry in the queue."""
         return f"{self.states}/{state}/{priority:02d}-{job_id}"
 
     def folder(self, batch_id: str, folder: Folder) -> str:
@@ -189,31 +189,31 @@ class QueueTree:
         return f"{self.batches}/{batch_id}/states/{folder.value}"
 
     def arrivals(self, state: str, priority: int | None = None) -> str:
-        """What came into a state, by priority."""
+        """The arrivals in a state, by priority."""
         folder = f"{self.own}/arrivals/{state}"
         return folder if priority is None else f"{folder}/{priority:02d}"
 
     def made(self, batch_id: str) -> str:
-        """How many jobs were made of a batch."""
+        """The record of how many jobs a batch has."""
         return f"{self.batch_notes}/{batch_id}"
 
     @property
     def batch_notes(self) -> str:
-        """What is known of batches under our own root."""
+        """The folder of our records of batches."""
         return f"{self.own}/batches"
 
     def beside(self, job_id: str) -> str:
-        """What a job's own nodes have no key for."""
+        """The values of a job that its own nodes have no key for."""
         return f"{self.job_notes}/{job_id}"
 
     @property
     def job_notes(self) -> str:
-        """What is known of jobs under our own root."""
+        """The folder of our records of jobs."""
         return f"{self.own}/jobs"
 
     @property
     def requests(self) -> str:
-        """The requests that made batches."""
+        """The requests that created batches."""
         return f"{self.own}/requests"
 
     def request(self, request_id: str) -> str:

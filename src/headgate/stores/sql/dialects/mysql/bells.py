@@ -1,8 +1,8 @@
 """Wake-ups between processes on MariaDB and MySQL: named locks of the server serve as bells.
 
-A waiter has a bell: a named lock, called by the id of the lock that it waits for. One connection of its process, the
-keeper, owns the bell from the first look until the waiter has released what it waited for. A waiter behind it asks the
-server for the same named lock, on another connection, and blocks there. Releasing the bell wakes exactly that waiter,
+A waiter has a bell: a named lock with the id of the lock that it waits for. One connection of its process, the keeper,
+owns the bell from the first check until the waiter has released what it waited for. A waiter behind it requests the
+same named lock from the server, on another connection, and blocks there. Releasing the bell wakes exactly that waiter,
 and so does the end of the process that owns it. Bells only save polling: a lost one costs a second.
 """
 
@@ -19,48 +19,48 @@ from typing import Any
 
 from headgate.stores.sql.dialects.mysql.driver import pymysql
 
-#: Bells that one process owns at once: each makes the server search a little longer.
+#: Number of bells that one process owns at once: each makes the server search a little longer.
 MOST_BELLS = 100
-#: Connections on which one process waits for bells of others; further waiters poll.
+#: Number of connections on which one process waits for other waiters' bells; further waiters poll.
 MOST_EARS = 8
-#: Seconds that the server waits for a bell before the question is repeated.
+#: Seconds that the server waits for a bell before the query is repeated.
 EAR_SECONDS = 1
-#: Seconds on top for the answer to arrive.
+#: Extra seconds for the answer to arrive.
 ANSWER_SECONDS = 2.0
-#: Seconds before the next attempt after a connection failed, or a bell had no owner or could not be taken.
+#: Seconds before the next attempt after a connection failed, or a bell had no owner or could not be owned.
 AGAIN_SECONDS = 1.0
 TAKE_AGAIN_SECONDS = 0.1
-#: A connection that nobody needs is closed after this many seconds.
+#: A connection that is not needed is closed after this many seconds.
 IDLE_SECONDS = 10.0
 PREFIX = "headgate-"
 ERRORS = (pymysql.MySQLError, OSError)
 
 
 class Pooled(Exception):
-    """Connections lead to a pooler: a named lock would belong to whichever client comes next."""
+    """Connections lead to a pooler, where a named lock would belong to an arbitrary client."""
 
 
 @dataclass(eq=False, slots=True)
 class _Following:
-    """A waiter, and the bell that it waits for."""
+    """A waiter, and the bell that it listens for."""
 
     ticket: int
     before: str
     #: Whether the bell will be heard, as far as is known.
     heard: bool = True
-    #: When to ask for the bell (monotonic).
+    #: When to request the bell (monotonic).
     due: float = -math.inf
-    #: The waiter is gone, or waits for another bell.
+    #: The waiter has left, or waits for another bell.
     over: bool = False
 
 
 class Keeper:
-    """Owns the bells of this process, in its own thread: callers do not wait until a bell is taken or released."""
+    """Owns the bells of this process, in its own thread: callers do not wait until a bell is owned or released."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
         self._change = threading.Condition()
-        #: In the order in which they were hung.
+        #: In the order in which they were requested.
         self._bells: dict[str, None] = {}
         self._running = self._urgent = self._closed = False
 
@@ -75,19 +75,19 @@ class Keeper:
             self._hurry()
 
     def ring(self, name: str) -> None:
-        """Release the bell, which wakes the waiter that listens to it."""
+        """Release the bell, which wakes the waiter that listens for it."""
         with self._change:
             if name in self._bells:
                 del self._bells[name]
                 self._hurry()
 
     def drop(self, name: str) -> None:
-        """The same where nobody waits for it: with the next change."""
+        """The same if no waiter listens for it: with the next change."""
         with self._change:
             self._bells.pop(name, None)
 
     def owns(self, name: str) -> bool:
-        """Whether the bell hangs in this process."""
+        """Whether this process owns the bell."""
         return name in self._bells
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Keeper:
             return not self._running
 
     def _keep(self) -> None:
-        """Bring what the connection owns into line with what should hang, until nothing hangs any more."""
+        """Own and release bells as requested, until no bell is requested any more."""
         connection = self._connect()
         owned: set[str] = set()
         try:
@@ -140,7 +140,7 @@ class Keeper:
 
 
 def _change_bells(connection: Any, old: Sequence[str], new: Sequence[str]) -> set[str]:
-    """Release the old bells, own the new ones. Returns those that are owned now."""
+    """Release the old bells, own the new ones. Returns the bells that are owned now."""
     if not old and not new:
         return set()
     calls = [*("release_lock(%s)" for _ in old), *("get_lock(%s, 0)" for _ in new)]
@@ -149,8 +149,8 @@ def _change_bells(connection: Any, old: Sequence[str], new: Sequence[str]) -> se
 
 
 def _wait_for_bell(connection: Any, name: str) -> tuple[bool, bool]:
-    """Whether anybody owned the bell, and whether it is free now: it rang."""
-    # The parts of a SELECT without a table are worked on from left to right.
+    """Whether the bell had an owner, and whether it is free now, which means that it rang."""
+    # The parts of a SELECT without a table are evaluated from left to right.
     text = f"select is_used_lock(%s), get_lock(%s, {EAR_SECONDS}), release_lock(%s)"
     owner, got, _ = ask(connection, text, [PREFIX + name] * 3, EAR_SECONDS)
     return owner is not None, bool(got)
@@ -177,13 +177,13 @@ class NamedLocks:
         self._change = threading.Condition()
         self._keeper = Keeper(self._connect_directly)
         self._following: dict[int, _Following] = {}
-        #: Those that no ear listens for now.
+        #: Those that no ear listens for at the moment.
         self._pending: list[_Following] = []
         self._ears = self._idle = 0
         self._closed = False
 
     def follow(self, ticket: int, own: str, before: str) -> bool:
-        """Hang the waiter's own bell, and call `heard(ticket)` when the bell before it rings. False: poll."""
+        """Own the waiter's bell, and call `heard(ticket)` when the bell before it rings. False: poll."""
         self._be_at_home()
         if self._closed:
             return False
@@ -199,7 +199,7 @@ class NamedLocks:
             return following.heard
 
     def leave(self, ticket: int, own: str, *, granted: bool) -> None:
-        """The wait is over. The waiter's bell still hangs while it holds what it waited for."""
+        """The wait is over. The waiter's bell stays owned while it holds what it waited for."""
         self._be_at_home()
         with self._change:
             self._end(ticket)
@@ -212,7 +212,7 @@ class NamedLocks:
         (self._keeper.ring if waited_for else self._keeper.drop)(name)
 
     def close(self) -> None:
-        """Close all connections. What hangs here rings."""
+        """Close all connections. The bells of this process ring."""
         self._be_at_home()
         with self._change:
             self._closed = True
@@ -254,7 +254,7 @@ class NamedLocks:
             raise
 
     def _listen(self) -> None:
-        """Listen for one waiter after the other, on a connection that is opened for the first."""
+        """Listen for one waiter after another, on a connection that is opened for the first one."""
         connection: Any = None
         while (following := self._next()) is not None:
             try:
@@ -268,7 +268,7 @@ class NamedLocks:
         _close(connection)
 
     def _next(self) -> _Following | None:
-        """The next waiter to listen for; None: this ear is not needed any more."""
+        """The next waiter to listen for; None: this ear is no longer needed."""
         with self._change:
             self._idle += 1
             until = time.monotonic() + IDLE_SECONDS
@@ -287,7 +287,7 @@ class NamedLocks:
             return following
 
     def _listen_once(self, following: _Following, connection: Any) -> bool:
-        """Listen for a while. True: the bell rang, nobody owns it, or nobody wants to hear it any more."""
+        """Listen for a while. True: the bell rang, it has no owner, or no waiter listens for it any more."""
         if following.over or self._closed:
             return True
         owned, rang = _wait_for_bell(connection, following.before)
@@ -298,7 +298,7 @@ class NamedLocks:
         return rang
 
     def _say(self, following: _Following, *, owned: bool) -> None:
-        """Let the waiter look. Should the same one still be before it, it polls until somebody owns that bell."""
+        """Let the waiter check. If the same one is still before it, the waiter polls until that bell has an owner."""
         with self._change:
             if following.over:
                 return

@@ -44,9 +44,9 @@ from headgate.stores.sql.fast_paths import Routine
 from headgate.stores.tls import OFF, VERIFY, stays_here, take_options
 from headgate.stores.tls import OPTIONS as TLS_OPTIONS
 
-#: Rows that one insert takes.
+#: Number of rows in one insert.
 ROWS_AT_ONCE = 500
-#: A right, a password, a database or a table that is missing, and what an operator does about it.
+#: Missing rights, passwords, databases or tables, and what an operator has to do.
 _LOGIN = "Correct the user or the password in the URL, or create the user"
 _RIGHTS = "Grant the permissions: grant all on DATABASE.* to USER, including execute and create routine"
 _CERTIFICATE = (
@@ -68,8 +68,8 @@ SETUP = {
     1698: _LOGIN,
     2026: "Enable TLS on the server (ssl_cert, ssl_key), or if you trust the network add ?tls=off to the URL",
 }
-#: What the server's and the driver's error codes mean. GONE: this connection is of no use any more (a server that is
-#: read-only was demoted: the next connection may lead to the new primary).
+#: The meaning of the server's and the driver's error codes. GONE: this connection cannot be used any more (a server
+#: that is read-only was demoted: the next connection may lead to the new primary).
 MEANINGS: dict[Trouble, set[int]] = {
     Trouble.CONFLICT: {1213, 1020},
     Trouble.BUSY: {1205, 1969, 3024},
@@ -84,30 +84,32 @@ MEANINGS: dict[Trouble, set[int]] = {
 BY_CODE = {code: trouble for trouble, codes in MEANINGS.items() for code in codes}
 
 SHOW_GALERA = Statement("Whether the server is one of a Galera cluster.", "show global variables like 'wsrep_on'")
-#: A row breaks a CHECK: MariaDB's number, and MySQL's.
+#: A row violates a CHECK: MariaDB's error number, and MySQL's.
 FAILED_CHECKS = (4025, 3819)
 NEXT_TOKEN = Statement("A new number.", "insert into hg_token () values ()")
 
 
 class MysqlConnection(pymysql.connections.Connection):
-    """A connection that keeps a deadline. Without `tls` it is encrypted where the server can be, to anybody."""
+    """A connection with a deadline. Without `tls` it is encrypted if the server supports that, without checking the
+    certificate.
+    """
 
-    ctx: ssl.SSLContext  # PyMySQL's own; its types leave it out.
-    #: By then (monotonic) whatever is asked must be answered.
+    ctx: ssl.SSLContext  # An internal of PyMySQL, missing from its types.
+    #: Every request must be answered by then (monotonic).
     until: float = math.inf
-    #: The server's time limits are those of a long call.
+    #: The server's time limits are currently those of a long call.
     long: bool = False
-    #: The limits are set that MariaDB has and MySQL has not.
+    #: The limits that MariaDB has and MySQL does not are set.
     is_mariadb: bool = False
 
     def _write_bytes(self, data: bytes) -> None:
-        """Each request has the time that is left: to be sent, and for the next part of its answer."""
+        """Each request may take the remaining time: to be sent, and for the next part of its answer."""
         if self.until < math.inf:
             self._read_timeout = self._write_timeout = max(self.until - time.monotonic(), 0.001)
-        super()._write_bytes(data)  # type: ignore[misc] # PyMySQL's own; its types leave it out
+        super()._write_bytes(data)  # type: ignore[misc] # an internal of PyMySQL, missing from its types
 
     def _create_ssl_ctx(self, asked: Any) -> ssl.SSLContext:
-        """PyMySQL's own way reads all of the machine's authorities (20 ms), and then looks at no certificate."""
+        """PyMySQL itself reads all of the machine's certificate authorities (20 ms), and then checks no certificate."""
         if asked:
             context: ssl.SSLContext = super()._create_ssl_ctx(asked)  # type: ignore[misc] # the same
             return context
@@ -210,7 +212,7 @@ class Mysql(Dialect):
         connection.is_mariadb = "mariadb" in str(connection.get_server_info()).lower()
         _keep_alive(connection)
         with connection.cursor() as cursor:
-            # No gap locks, so that first uses of neighbouring resources do not meet.
+            # No gap locks, so that first uses of neighbouring resources do not block each other.
             cursor.execute("set session transaction isolation level read committed")
         self._set_limits(connection, statement=LISTING_SECONDS, idle=IDLE_TRANSACTION_SECONDS)
         made: DriverConnection = connection
@@ -231,7 +233,7 @@ class Mysql(Dialect):
         connection: Any = self.connect()
         self._set_limits(connection, statement=0, idle=0)
         with connection.cursor() as cursor:
-            cursor.execute("select connection_id() + 0")  # The bare function is answered by some poolers themselves.
+            cursor.execute("select connection_id() + 0")  # Some poolers answer the bare function themselves.
             thread = int(cursor.fetchone()[0])
         if (thread - connection.thread_id()) % 2**32:
             connection.close()
@@ -239,7 +241,7 @@ class Mysql(Dialect):
         return connection
 
     def limit(self, connection: Any, deadline: Deadline) -> None:
-        """A bulk operation changes the server's limits: one trip more, and one more when another call follows."""
+        """A bulk operation changes the server's limits: one extra trip, and another one before the next call."""
         connection.until = deadline.until
         long = deadline.left > LISTING_SECONDS
         if long and not connection.long:
@@ -259,12 +261,12 @@ class Mysql(Dialect):
                 self._set_limits(connection, statement=LISTING_SECONDS, idle=IDLE_TRANSACTION_SECONDS)
 
     def _set_limits(self, connection: Any, *, statement: float, idle: int, locks: float | None = None) -> None:
-        """How long the server works on a statement, keeps a silent transaction, and waits for a row (0: no limit)."""
+        """The server's limits for a statement, a silent transaction, and waiting for a row (0: no limit)."""
         wait = int(locks or self.lock_wait)
         words = [f"innodb_lock_wait_timeout = {wait}"]
         if connection.is_mariadb:
             words += [f"max_statement_time = {statement:.3f}", f"idle_transaction_timeout = {idle}"]
-        else:  # MySQL ends silent connections alone, whether or not they have a transaction.
+        else:  # MySQL can only end silent connections, whether or not they have a transaction.
             words += [f"wait_timeout = {idle or 86_400}", f"lock_wait_timeout = {max(wait, 1)}"]
         with connection.cursor() as cursor:
             cursor.execute("set session " + ", ".join(words))
@@ -306,7 +308,7 @@ class Mysql(Dialect):
             cursor.execute(*self.prepare(rows, {**fixed, **flat}))
 
     def opened(self, runner: Runner) -> None:
-        """Refuse a Galera cluster: its servers commit side by side, and each has a number of its own."""
+        """Refuse a Galera cluster: its servers commit concurrently, and each has its own number."""
         rows = runner.single(SHOW_GALERA)
         if rows and str(rows[0][1]).upper() in ("ON", "1"):
             raise BadValue(
@@ -332,7 +334,7 @@ class Mysql(Dialect):
         return None if rkey is None else Freed(waiting, rkey, handed=False, chunk=chunk)
 
     def as_parameters(self, known: JobParameters) -> Parameters:
-        """The routines look the lists up; each parameter that is given is written into the statement."""
+        """The routines look the lists up, because each passed parameter is written into the statement."""
         return {name: getattr(known, name) for name in ("stamp", "job", "told", "made", "read")}
 
     def claim_next(self, runner: Runner, params: Parameters) -> tuple[str, int] | None:
@@ -343,7 +345,7 @@ class Mysql(Dialect):
         return read_ended(rows) if rows else False
 
     def refuses_row(self, error: BaseException) -> bool:
-        """The driver takes a failed CHECK for an error of operation."""
+        """The driver reports a failed CHECK as an operational error."""
         return super().refuses_row(error) or bool(error.args and error.args[0] in FAILED_CHECKS)
 
     def next_token(self, tx: Any) -> int:

@@ -1,4 +1,4 @@
-"""The library that speaks to MariaDB and MySQL. Without it: MissingExtra."""
+"""The driver library for MariaDB and MySQL. Without it: MissingExtra."""
 
 from headgate.core.errors import MissingExtra
 

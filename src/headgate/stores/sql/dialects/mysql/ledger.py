@@ -1,7 +1,7 @@
 """The ledger's one-trip operations on MariaDB and MySQL.
 
-They do what the slow path would do, or nothing at all: whatever is not plain is left to it. Each statement sees
-what others wrote up to then, so they may decide after they have taken the locks.
+They do what the slow path would do, or nothing at all: all other cases are left to it. Each statement sees everything
+committed before it, so they can decide after locking.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from headgate.stores.sql.dialects.mysql.news import LISTENED
 from headgate.stores.sql.fast_paths import NAME, Routine, chunk_words, routine
 
 NOW = "cast(unix_timestamp(sysdate(6)) * 1000000 as signed)"
-#: The server's configured number: servers that replicate from each other have different ones.
+#: The server's configured number: servers that replicate from each other have different numbers.
 EPOCH = "cast(@@server_id as char character set utf8mb4)"
 
 
-#: The job's datasets are not locked or defined by others until the transaction ends. Then, whether it is known rightly.
-#: After a failover it is not: the slow path then follows the server, once those who hold the epoch still are done.
+#: Prevent locks on, and definitions of, the job's datasets until the transaction ends. Then whether the known
+#: definition is current. After a failover it is not: the slow path then follows the server, once the transactions that
+#: lock the epoch have ended.
 _SHARED = f"""select straight_join count(*), sum(k.kind = 'INPUT'), min(d.id) into v_links, v_inputs, v_dataset
   from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id where k.job_id = a_job lock in share mode;
   select value = {EPOCH} into v_current from hg_meta where name = 'epoch' lock in share mode;
@@ -81,7 +82,7 @@ find_next: begin
   select concat(v_token, ' ', v_dataid);
 end"""
 
-#: Rows on which the failures of jobs that read what was made now are counted.
+#: Rows that count the failures of jobs that read the new data.
 COUNTED = """from hg_job_dataset o join hg_job_dataset i on i.dataset_id = o.dataset_id and i.kind = 'INPUT'
     join hg_job_dataset k on k.job_id = i.job_id
     join hg_chunk c on c.dataset_id = k.dataset_id and c.dataid = a_dataid and c.job_id = k.job_id
@@ -151,7 +152,7 @@ end"""
 
 @lru_cache(maxsize=64)
 def claim_next(rules: ChunkRules) -> tuple[Statement, Routine]:
-    """The first chunk in order is claimed, if it was never claimed and nobody is near it."""
+    """Claim the first chunk in order, if it was never claimed and nothing blocks it."""
     made = routine("hg_claim_next", CLAIM_NEXT_TEXT.format(**chunk_words(rules)))
     return Statement(
         "The first chunk in order is claimed, if it was never claimed and nobody is near it (see the routine).",
@@ -161,7 +162,7 @@ def claim_next(rules: ChunkRules) -> tuple[Statement, Routine]:
 
 @lru_cache(maxsize=64)
 def succeed(rules: ChunkRules) -> tuple[Statement, Routine]:
-    """A claim that runs is done: then there is nothing to say, unless somebody listens."""
+    """A running claim is done: there is nothing to announce unless another process listens."""
     made = routine("hg_succeed", SUCCEED_TEXT.format(**chunk_words(rules)))
     return Statement(
         "A claim that runs is done: then there is nothing to say, unless somebody listens (see the routine).",

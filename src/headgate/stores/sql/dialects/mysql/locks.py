@@ -1,4 +1,4 @@
-"""Grants and releases on MariaDB and MySQL: one trip each, by routines whose words come from the tables."""
+"""Grants and releases on MariaDB and MySQL: one trip each, by routines generated from the tables."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ end"""
 
 @lru_cache(maxsize=64)
 def grant(rules: LockRules) -> tuple[Statement, Routine]:
-    """A resource that is free for this mode becomes held."""
+    """Grant a resource that is free for this mode."""
     fast = rules.fast
     words = {"grant_event": event_of(fast.grant), "grant_source": source_of(fast.grant)}
     mode = {"joins": joins(rules, "a_mode", "hg_resource"), "joined_mode": joined_mode("a_mode", "hg_resource")}
@@ -129,7 +129,7 @@ def grant(rules: LockRules) -> tuple[Statement, Routine]:
 
 @lru_cache(maxsize=64)
 def release(rules: LockRules) -> tuple[Statement, Routine]:
-    """A live lock that is held once ends."""
+    """Release a live lock that is held once."""
     fast = rules.fast
     words = {
         "release_event": event_of(fast.release),

@@ -1,9 +1,9 @@
-"""News on MariaDB and MySQL: a listening process has a connection on which nothing is asked, and news end it.
+"""News on MariaDB and MySQL: a listening process keeps an idle connection, and news ends it.
 
-The server calls nobody, and a named lock is released by its owner alone. But any process may end a connection of its
-own user, and the process at its other end notices at once. So a listening process has an ear: a connection that owns a
-named lock, by which others find it. One of the ears owns a second one, so that a routine sees in a microsecond whether
-there is any. An ear that was ended is opened again after a rest: while much happens, waiters look for themselves.
+The server notifies no clients, and only its owner can release a named lock. But any process may end a connection of its
+own user, and the process at the other end notices at once. So a listening process has an ear: a connection that owns a
+named lock, by which others find it. One of the ears owns a second lock, so that a routine can check in a microsecond
+whether any process listens. An ear that was ended is reopened after a pause: at busy times waiters poll.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from headgate.stores.sql.dialects.mysql.bells import ERRORS, Pooled, ask
 from headgate.stores.sql.dialects.mysql.driver import pymysql
 from headgate.stores.sql.fast_paths import NAME, routine
 
-#: Processes that may listen side by side; further ones look for themselves.
+#: Number of processes that may listen; further ones poll.
 EARS = 64
-#: How often an ear is looked after, and how often it is seen whether it should close.
+#: How often an ear is maintained, and how often it checks whether it should close.
 CHECK_SECONDS, STOP_SECONDS = 5.0, 0.5
 _FLAG = "concat('headgate-news-', md5(database()))"
 _EAR = "concat('headgate-ear-', {}, '-', md5(database()))"
@@ -49,7 +49,7 @@ RING = Statement("Wake every process that listens (see the routine).", f"call {R
 
 
 class MysqlNews:
-    """The ear of this process, and how it reaches those of others."""
+    """The ear of this process, and the means to reach those of others."""
 
     works = True
 
@@ -57,8 +57,8 @@ class MysqlNews:
         self._connect = connect
 
     def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
-        """Listen until the connection is ended or `stop` is set. Earlier news are unknown, so all waiters poll once."""
-        del channel  # The names of the locks have the database in them.
+        """Listen until the connection is ended or `stop` is set. Earlier news is unknown, so all waiters check once."""
+        del channel  # The names of the locks contain the database.
         try:
             connection = self._connect()
         except Pooled:
@@ -81,7 +81,7 @@ class MysqlNews:
                 connection.close()
 
     def tell(self, runner: Any, channel: str, numbers: Sequence[int]) -> None:
-        """All at once, whatever they listen to."""
+        """All at once, whatever they listen for."""
         del channel, numbers
         runner.single(RING)
 

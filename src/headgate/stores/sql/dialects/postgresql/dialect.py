@@ -53,11 +53,12 @@ except ImportError as missing:  # pragma: no cover - the extra is installed in t
     raise MissingExtra("postgresql", "PostgreSQL needs the library psycopg") from missing
 
 SCHEMA_LOCK = 0x6865616467617465
-#: The arrays that columns of many rows go in.
+#: The arrays in which columns of many rows are sent.
 ARRAYS: dict[type[object], str] = {str: "text[]", bytes: "bytea[]", int: "bigint[]", bool: "boolean[]"}
 TAKE_ITEM = {
     prefix: Statement(
-        # What a dead owner has is left to the slow path, which looks at the clock first: the row is then all null.
+        # A dead owner's item is left to the slow path, which checks the clock first: all columns of the row are then
+        # null.
         "The first free item is taken, in one statement: other consumers skip it meanwhile.",
         f"""with head as (
               select i.id, i.lease_until is null and {{is_current}} as plain
@@ -105,12 +106,12 @@ RAISE_TOKEN = Statement(
     "select setval('hg_token_number_seq', greatest(:number, last_value)) from hg_token_number_seq",
 )
 NEXT_TOKEN = Statement("A new number.", "select nextval('hg_token_number_seq')")
-#: Readers go on. Any statement that grants something takes its tables before it looks at the floor.
+#: Readers go on. Any statement that grants something locks its tables before it reads the floor.
 STOP_GRANTS = Statement(
     "Nobody grants or takes anything until this is done.",
     "lock table hg_resource, hg_chunk, hg_batch, hg_ingest_job in exclusive mode",
 )
-#: A function, since its plan is kept, and a pooler may give the next transaction another connection.
+#: A function, because its plan is kept, and a pooler may run the next transaction on another connection.
 LOOK_ROUTINE = routine(
     "hg_look",
     f"""
@@ -168,12 +169,12 @@ class Postgresql(Dialect):
 
     @property
     def listens(self) -> bool:  # type: ignore[override] # here it depends on the connection
-        """A pooler passes no notifications on."""
+        """A pooler does not forward notifications."""
         return not self.pooled or bool(self.options.listen_url)
 
     @property
     def polls_slowly(self) -> bool:  # type: ignore[override] # the same
-        """A pooler's few server connections are not for polling."""
+        """A pooler's few server connections must not be used for polling."""
         return self.pooled
 
     @property
@@ -199,7 +200,7 @@ class Postgresql(Dialect):
 
     @contextmanager
     def unlimited(self, connection: Any) -> Iterator[None]:
-        """On a direct connection; through a pooler nothing is set outside of a transaction."""
+        """On a direct connection; through a pooler nothing is set outside a transaction."""
         if connection.pooled:
             yield
             return
@@ -217,7 +218,7 @@ class Postgresql(Dialect):
         cursor.execute(self._opening(cursor.connection, write=write))
 
     def _opening(self, session: PostgresqlSession, *, write: bool) -> str:
-        """The message that starts a transaction, with the settings that the connection does not have."""
+        """The message that starts a transaction, with the settings that the connection lacks."""
         settings = {**PLANNING, **limits(self.options)} if session.pooled else {}
         if session.long:
             settings |= long_limits(current(self.options.answer_within))
@@ -255,7 +256,7 @@ class Postgresql(Dialect):
         return cursor.fetchall()
 
     def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
-        """A list goes as one array, and binary: the statement is the same for any number of values."""
+        """A list is sent as one binary array: the statement is the same for any number of values."""
         if statement not in self._listed:
             text = with_lists(statement.text, "= any(%({})b)")
             self._listed[statement] = self.spell(text.format(**self.words()))
@@ -270,7 +271,7 @@ class Postgresql(Dialect):
         return None if row is None else Granted(*row)
 
     def release(self, runner: Runner, params: Parameters, *, contended: bool) -> Freed | None:
-        # The waiter that is handed the resource learns of it by a notification, or not at all.
+        # A waiter that is granted the resource learns of it by a notification, or not at all.
         way = hand_over(self.options.lock_rules)[0] if contended and self.listens else RELEASE
         row = next(iter(runner.single_once(way, **params)), None)
         return None if row is None else Freed(*row)
@@ -350,7 +351,7 @@ class Postgresql(Dialect):
         return postgresql_news.PostgresqlNews(self)
 
     def open_listening(self) -> PostgresqlSession:
-        """A connection that notifications reach."""
+        """A connection that receives notifications."""
         url = self.options.listen_url
         session = open_session(target_of(url, "listen_url") if url else self._target, self.options)
         if session.pooled:
@@ -362,11 +363,11 @@ class Postgresql(Dialect):
 
 
 def _array_of(values: Sequence[object]) -> str:
-    """The array for a column of many rows. One of nulls alone may be of any type that others can be assigned from."""
+    """The array for a column of many rows. An array of nulls may have any type that can be assigned to others."""
     return ARRAYS[type(next((each for each in values if each is not None), ""))]
 
 
 def _array(values: Iterable[object]) -> str:
-    """An array as PostgreSQL writes it."""
+    """An array in PostgreSQL's text format."""
     written = (str(value).replace("\\", "\\\\").replace('"', '\\"') for value in values)
     return "{" + ",".join(f'"{each}"' for each in written) + "}"

@@ -1,8 +1,8 @@
 """The ledger's one-trip operations on PostgreSQL.
 
-They are functions, since each of a function's statements sees what others wrote up to then: so it may decide after
-it has taken the locks, where a single statement would decide by what was there when it began. They do what the
-slow path would do, or nothing at all: whatever is not plain is left to it.
+They are functions, because each of a function's statements sees everything committed before it: it can decide after
+locking, while a single statement would decide by the data from before it began. They do what the slow path would do, or
+nothing at all: all other cases are left to it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from headgate.stores.sql.dialects.postgresql.news import LISTENED
 from headgate.stores.sql.dialects.postgresql.session import EPOCH, NOW
 from headgate.stores.sql.fast_paths import NAME, Routine, chunk_words, routine
 
-#: Datasets are held still by locks of this space, which end with the transaction and are granted in turn: on the
-#: rows themselves, claims that come one after the other would never let a lock on a chunk through.
+#: Datasets are locked by advisory locks in this space, which end with the transaction and are granted in turn: with row
+#: locks, a steady stream of claims would never let a lock on a chunk through.
 DATASET_SPACE = 0x68676461
-#: Locks of this space keep a job's mark.
+#: Locks in this space protect a job's mark.
 MARK_SPACE = 0x68676D6B
-#: Micro-seconds. A claim that takes longer than this to be written may be found dead later than it died.
+#: Micro-seconds. If writing a claim takes longer than this, its death may be noticed late.
 FLOOR = 60_000_000
-#: After a failover nothing is found, as when a definition has changed: the slow path then follows the server.
+#: After a failover nothing is found, as after a changed definition: the slow path then follows the server.
 _CURRENT = IS_CURRENT.format(EPOCH)
 
-#: A plain expression takes the lock when it is free, at a tenth of the cost of a statement; a statement waits for it.
+#: A plain expression takes the lock if it is free, at a tenth of the cost of a statement; otherwise a statement waits
+#: for it.
 _SHARED = f"""foreach v_each in array a_datasets loop
     if not pg_try_advisory_xact_lock_shared({DATASET_SPACE}, v_each) then
       perform pg_advisory_xact_lock_shared({DATASET_SPACE}, v_each);
     end if;
   end loop;"""
 
-# Each statement is as simple as may be: what a plan has to be made ready for costs more than what it then does.
+# Each statement is as simple as possible: preparing a plan costs more than running it.
 CLAIM_NEXT_TEXT = f"""
 create or replace function {NAME}(
   a_stamp text, a_job int, a_datasets int[], a_inputs int[], a_names text[], a_told int, a_worker text, a_request text,
@@ -153,10 +154,10 @@ begin
   on conflict (job_id, dataid) do update set missing = hg_candidate.missing & excluded.missing, not_before = 0;
   return case when {LISTENED} then '{HEARD}' else 'done' end;
 end $routine$"""
-# The mark. An old snapshot (a dump) keeps the index entries of all that was claimed since, and find_next would pass
-# over them each time. Who makes something claimable holds the mark together with others until the end of the
-# transaction, and then lowers it if necessary (the triggers on hg_candidate, see the migration); who raises it is
-# alone. So what comes below the mark is never missed.
+# The mark. An old snapshot (a dump) keeps the index entries of everything claimed since, and find_next would skip them
+# each time. A transaction that makes a chunk claimable shares the mark's lock until its end, and lowers the mark if
+# necessary (by the triggers on hg_candidate, see the migration); raising it needs the lock exclusively. So nothing
+# below the mark is ever missed.
 RAISE_MARK_ROUTINE = routine(
     "hg_raise_mark",
     f"""
@@ -187,7 +188,7 @@ RAISE_MARK = Statement(
 
 @lru_cache(maxsize=64)
 def claim_next(rules: ChunkRules) -> tuple[Statement, Routine]:
-    """The first chunk in order is claimed, if it was never claimed and nobody is near it."""
+    """Claim the first chunk in order, if it was never claimed and nothing blocks it."""
     made = routine("hg_claim_next", CLAIM_NEXT_TEXT.format(**chunk_words(rules)))
     return Statement(
         "The first chunk in order is claimed, if it was never claimed and nobody is near it (see the function).",
@@ -198,7 +199,7 @@ def claim_next(rules: ChunkRules) -> tuple[Statement, Routine]:
 
 @lru_cache(maxsize=64)
 def succeed(rules: ChunkRules) -> tuple[Statement, Routine]:
-    """A claim that runs is done."""
+    """A running claim is done."""
     made = routine("hg_succeed", SUCCEED_TEXT.format(**chunk_words(rules)))
     return Statement(
         "A claim that runs is done (see the function).",

@@ -1,4 +1,4 @@
-"""Grants, releases and hand-overs on PostgreSQL: one trip each. States, modes and events come from the tables."""
+"""Grants, releases and hand-overs on PostgreSQL, in one trip each. States, modes and events come from the tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from headgate.stores.sql.dialects.postgresql.news import LISTENED
 from headgate.stores.sql.dialects.postgresql.session import EPOCH, NOW
 from headgate.stores.sql.fast_paths import NAME, Routine, event_of, one_of, routine, source_of, target_of
 
-#: The resource, if it is a chunk's and somebody listens to news.
+#: The resource, if it is a chunk's and another process listens for news.
 _CHUNK = f"case when {CHUNK.format('r.uri')} is not null then case when {LISTENED} then r.uri end end"
-# One trip each. The resource's row is the place where the rule is kept, since a single statement sees all
-# other rows as they were when it began: a NOT EXISTS over hg_lock would let two writers in.
+# One trip each. The rule is enforced on the resource's row, because a single statement sees all other rows as they were
+# when it began: a NOT EXISTS over hg_lock would let two writers in.
 GRANT = Statement(
     "A resource that is free for this mode becomes held: resource, lock and history in one statement.",
     """with granted as (
@@ -77,7 +77,7 @@ ENQUEUE = Statement(
          insert into hg_wait (rkey, ticket, mode) select :rkey, number, :mode from numbered)
        select number from numbered""",
 )
-#: A function sees what others wrote up to each of its statements, so it may decide after it has taken the row.
+#: Each statement of a function sees everything committed before it, so it can decide after locking the row.
 HAND_OVER_TEXT = """
 create or replace function {name}(a_id text, a_token bigint, a_principal text,
                                           out waiting int, out rkey bytea, out handed boolean, out chunk text)
@@ -139,7 +139,7 @@ end $routine$"""
 
 @lru_cache(maxsize=64)
 def hand_over(rules: LockRules) -> tuple[Statement, Routine]:
-    """A live lock that is held once ends, and the first waiter gets the resource if that leaves it free."""
+    """Release a live lock that is held once, and grant the resource to the first waiter if it is free then."""
     fast = rules.fast
     text = HAND_OVER_TEXT.format(
         name=NAME,

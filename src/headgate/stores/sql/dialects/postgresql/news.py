@@ -1,8 +1,8 @@
-"""News on PostgreSQL: by notifications, and only while somebody listens.
+"""News on PostgreSQL: by notifications, and only while a process listens.
 
-A transaction that notifies waits for all others that do, so nobody should for nothing. An advisory lock shows that
-somebody listens: one of the listeners holds it, and a transaction that writes sees in its first statement that it
-cannot have it too. Another lock says which of them that is; every listener tries to be the next.
+A transaction that notifies waits for all others that do, so none should notify in vain. An advisory lock shows that a
+process listens: one of the listeners holds it, and the first statement of a writing transaction fails to acquire it.
+Another lock determines which listener that is; every listener tries to be the next.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import Any, Protocol
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.dialects.postgresql.session import NEVER, PostgresqlSession
 
-#: The space of both locks.
+#: The advisory lock space of both.
 NEWS_SPACE = 0x68676E77
-#: Whether somebody listens, in a transaction that writes: those who write have the lock together.
+#: Whether a process listens, in a writing transaction: writers share the lock.
 LISTENED = f"not pg_try_advisory_xact_lock_shared({NEWS_SPACE}, 0)"
 STAND = f"select pg_try_advisory_lock({NEWS_SPACE}, 1)"
 SHOW = f"select pg_advisory_lock({NEWS_SPACE}, 0)"
-#: How often a listening connection looks whether it should stop; and whether it still works, and how long that takes.
+#: How often a listening connection checks whether it should stop, and whether it still works, and how long that check
+#: may take.
 LISTEN_SECONDS, LISTEN_CHECK_SECONDS, LISTEN_ANSWER_SECONDS = 0.5, 5.0, 2.0
 NOTIFY = Statement(
     "Wake the processes whose turn may have come.",
@@ -38,7 +39,9 @@ def notify(runner: Any, messages: Sequence[tuple[str, int]]) -> None:
 def listen(
     session: PostgresqlSession, channel: str, heard: Callable[[int], None], stop: Event, check: Callable[[], object]
 ) -> None:
-    """Call `heard` for each number on the channel; `check` now and then: it may be half-open, and silent forever."""
+    """Call `heard` for each number on the channel; `check` occasionally: a half-open connection would be silent
+    forever.
+    """
     session.execute(f'listen "{channel}"')
     check()
     heard(0)
@@ -58,10 +61,10 @@ class Notifier(Protocol):
 
     @property
     def listens(self) -> bool:
-        """Whether they reach this process."""
+        """Whether notifications reach this process."""
 
     def open_listening(self) -> PostgresqlSession:
-        """Return a connection that they reach."""
+        """Return a connection that receives them."""
 
 
 class PostgresqlNews:
@@ -72,11 +75,11 @@ class PostgresqlNews:
 
     @property
     def works(self) -> bool:
-        """A pooler passes no notifications on."""
+        """A pooler does not forward notifications."""
         return self._server.listens
 
     def listen(self, channel: str, heard: Callable[[int], None], stop: Event) -> None:
-        """Listen, and let those who write know."""
+        """Listen, and announce it to writers."""
         with self._server.open_listening() as session:
             shows = False
 

@@ -29,15 +29,15 @@ try:
 except ImportError as missing:  # pragma: no cover - the extra is installed in tests
     raise MissingExtra("postgresql", "PostgreSQL needs the library psycopg") from missing
 
-#: Micro-seconds on the server's clock.
+#: Microseconds on the server's clock.
 NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
-#: The timeline of the WAL that is written now: known at once after a promotion, unlike that of the last checkpoint, and
-#: to every user.
+#: The timeline of the current WAL: available at once after a promotion, unlike that of the last checkpoint, and to
+#: every user.
 EPOCH = "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
-#: Every statement goes by keys and indexes. A plan is kept, so one that was made when the tables were nearly empty must
-#: go by the indexes too (a claim is 4 x slower otherwise), and one plan does for all values (1.2 x). Before the server
-#: has analyzed a table that was just filled, a bitmap looks cheap to it: all that is pending would be sorted for one
-#: job (10 x with 4,000). What must be scanned all the same would count as so costly that it is compiled first.
+#: Every statement uses keys and indexes. Plans are kept, so a plan made while the tables were nearly empty must use the
+#: indexes too (a claim is 4 x slower otherwise), and one plan serves all values (1.2 x). Before the server has analyzed
+#: a newly filled table, a bitmap scan looks cheap: all pending items would be sorted for one job (10 x with 4,000).
+#: Unavoidable scans would look so expensive that they are compiled first.
 PLANNING = {
     "timezone": "UTC", "enable_seqscan": "off", "enable_bitmapscan": "off", "plan_cache_mode": "force_generic_plan",
     "jit": "off",
@@ -50,21 +50,21 @@ KEEPALIVES: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-#: The pause between two looks at signals of the process.
+#: The pause between two checks for signals to the process.
 LOOK_SECONDS = 0.1
-#: A moment that does not come while a process lives (monotonic).
+#: A moment beyond the life of any process (monotonic).
 NEVER = 1e9
-#: Settings of libpq for a server beyond this machine, unless URL or environment have their own: its certificate must be
-#: valid and name the host. Where the user has a list of authorities of their own, libpq finds it.
+#: Settings of libpq for a server on another machine, unless URL or environment override them: its certificate must be
+#: valid and name the host. If the user has their own list of authorities, libpq finds it.
 VERIFIED = {"sslmode": "verify-full"}
 MACHINES_AUTHORITIES = {"sslrootcert": "system"}
 OWN_AUTHORITIES = ".postgresql/root.crt"
 #: Statements are prepared from their second use on.
 PREPARE_FROM = 2
 
-#: What errors mean, the first that fits. GONE: the connection is of no use, and the transaction was rolled back. (A
-#: server that is read-only was demoted: the next connection may lead to the new primary. A prepared statement that is
-#: missing, or there already, means that a pooler changed the server connection.)
+#: The meaning of errors; the first match counts. GONE: the connection is unusable, and the transaction was rolled back.
+#: (A server that is read-only was demoted: the next connection may lead to the new primary. A prepared statement that
+#: is missing, or exists already, means that a pooler changed the server connection.)
 MEANINGS: tuple[tuple[Trouble, tuple[type[psycopg.Error], ...]], ...] = (
     (Trouble.CONFLICT, (pg.DeadlockDetected, pg.SerializationFailure)),
     (Trouble.DUPLICATE, (pg.UniqueViolation,)),
@@ -80,7 +80,8 @@ MEANINGS: tuple[tuple[Trouble, tuple[type[psycopg.Error], ...]], ...] = (
     (Trouble.GONE, (psycopg.OperationalError, psycopg.InterfaceError)),
     (Trouble.BUG, (psycopg.ProgrammingError, psycopg.DataError, psycopg.IntegrityError)),
 )  # fmt: skip
-#: The same while connecting, where only the text says which: PostgreSQL's and PgBouncer's words, and what to do.
+#: The same while connecting, where only the text shows the cause: the texts of PostgreSQL and PgBouncer, and what to
+#: do.
 SETUP_WORDS = {
     "password authentication failed": "Correct the user or the password in the URL",
     "no password supplied": "Add the password to the URL, or a line to ~/.pgpass",
@@ -112,9 +113,9 @@ class NoAnswer(psycopg.OperationalError):
 
 
 class PostgresqlSession(psycopg.Connection[Row]):
-    """A connection that keeps a deadline, with one cursor for single statements: a new one costs half a trip."""
+    """A connection with a deadline, and with one cursor for single statements: a new one costs half a trip."""
 
-    #: By then (monotonic) whatever is asked must be answered.
+    #: Every request must be answered by then (monotonic).
     until: float = NEVER
     #: The call is a bulk operation.
     long: bool = False
@@ -127,7 +128,7 @@ class PostgresqlSession(psycopg.Connection[Row]):
         return psycopg.ClientCursor(self) if self.pooled else self.cursor()
 
     def wait(self, gen: Any, interval: float = LOOK_SECONDS, timeout: float | None = None) -> Any:
-        """As psycopg waits, but not beyond the deadline."""
+        """Like psycopg's own wait, but not beyond the deadline."""
         left = max(self.until - time.monotonic(), 0.0)
         try:
             return super().wait(gen, interval, left if timeout is None else min(timeout, left))
@@ -139,13 +140,15 @@ class PostgresqlSession(psycopg.Connection[Row]):
 
 
 def open_session(target: str, options: StoreOptions) -> PostgresqlSession:
-    """A connection in autocommit. A direct one has our settings; a pooler's clients share theirs, so it keeps them."""
+    """A connection in autocommit. A direct one gets our settings; a pooler's connections are shared, so they stay
+    unchanged.
+    """
     session = PostgresqlSession.connect(
         target, autocommit=True, connect_timeout=CONNECT_SECONDS, application_name="headgate", **KEEPALIVES
     )
     session.until = time.monotonic() + CONNECT_SECONDS
     settings = {**PLANNING, **limits(options)}
-    # A pooler makes up the number of the server's process, since it has no server process yet.
+    # A pooler invents the process number, because it has no server process yet.
     changed = " || ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
     found = session.execute(
         f"select case when pg_backend_pid() = %s then {changed} end",
@@ -158,7 +161,7 @@ def open_session(target: str, options: StoreOptions) -> PostgresqlSession:
 
 
 def target_of(url: str, name: str) -> str:
-    """What libpq is asked to connect to: the URL, and certificates verified beyond this machine. BadValue when libpq
+    """The connection string for libpq: the URL, with certificates verified for other machines. BadValue when libpq
     cannot read it.
     """
     try:
@@ -170,10 +173,10 @@ def target_of(url: str, name: str) -> str:
 
 
 def _verified(asked: dict[str, Any]) -> dict[str, str]:
-    """What has to be added so that certificates are verified."""
+    """The parameters to add so that certificates are verified."""
     if "service" in asked or "sslmode" in asked or "PGSSLMODE" in os.environ or "PGSERVICE" in os.environ:
         return {}
-    # An address is where it goes, whatever the host beside it is called.
+    # An address determines the target, whatever host name is given with it.
     named = (str(asked.get(word) or os.environ.get(f"PG{word.upper()}", "")) for word in ("host", "hostaddr"))
     if all_stay_here(host for hosts in named for host in hosts.split(",")):
         return {}
@@ -182,7 +185,7 @@ def _verified(asked: dict[str, Any]) -> dict[str, str]:
 
 
 def limits(options: StoreOptions) -> dict[str, str]:
-    """How long the server waits for a lock, works on a statement, and keeps a transaction whose client is silent."""
+    """The server's limits for waiting for a lock, for a statement, and for a transaction whose client is silent."""
     answer = options.answer_within
     return {
         "lock_timeout": _milliseconds(answer * LOCK_WAIT_PART),
@@ -192,7 +195,7 @@ def limits(options: StoreOptions) -> dict[str, str]:
 
 
 def long_limits(deadline: Deadline) -> dict[str, str]:
-    """The same for a bulk operation, where they differ."""
+    """The same for a bulk operation, if they differ."""
     return {
         "statement_timeout": _milliseconds(deadline.left),
         "idle_in_transaction_session_timeout": _milliseconds(IDLE_BULK_SECONDS),
@@ -205,13 +208,13 @@ def set_local(settings: dict[str, str]) -> str:
 
 
 def classify(error: BaseException) -> Trouble:
-    """What an error of psycopg means."""
+    """The meaning of a psycopg error."""
     found = next((trouble for trouble, kinds in MEANINGS if isinstance(error, kinds)), Trouble.OTHER)
     return Trouble.SETUP if found is Trouble.GONE and _advice_by_text(error) else found
 
 
 def advice(error: BaseException) -> str:
-    """What an operator does about an error that means SETUP."""
+    """What an operator has to do about an error that means SETUP."""
     if isinstance(error, pg.InsufficientPrivilege):
         return RIGHTS
     return TABLES if isinstance(error, pg.UndefinedTable | pg.InvalidSchemaName) else _advice_by_text(error) or RIGHTS

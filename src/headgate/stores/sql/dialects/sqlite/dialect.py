@@ -1,4 +1,4 @@
-"""SQLite: one file, many processes of one machine, nothing to install."""
+"""SQLite: one file, many processes on one machine, nothing to install."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 #: Before this version two connections in WAL mode can corrupt the file (sqlite.org/wal.html#walresetbug).
 WAL_IS_SAFE = (3, 51, 3)
-#: Seconds that a long reading waits for a locked file.
+#: Seconds that a long read waits for a locked file.
 PATIENCE = 30.0
 
-#: What SQLite's error codes mean. A file or folder that this user may not write does not pass by itself.
+#: The meaning of SQLite's error codes. A file or folder that this user may not write to needs an operator.
 TROUBLES = {
     sqlite3.SQLITE_BUSY: Trouble.BUSY,
     sqlite3.SQLITE_LOCKED: Trouble.BUSY,
@@ -88,7 +88,7 @@ FIRST_TOKEN = Statement("The first number.", "insert into sqlite_sequence (name,
 
 
 class FileMoved(sqlite3.OperationalError):
-    """The file was deleted or replaced: what is open is no longer the store."""
+    """The file was deleted or replaced: the open one is no longer the store."""
 
 
 class FileConnection(sqlite3.Connection):
@@ -98,7 +98,7 @@ class FileConnection(sqlite3.Connection):
 
 
 class _Tx:
-    """Statements on a connection of which the engine does not know yet."""
+    """Statements on a connection that the engine does not know yet."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -150,7 +150,7 @@ class Sqlite(Dialect):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._clock_base: int | None = None
-        #: The store, once it is open: another one is refused.
+        #: The store, once it is open: a different one is refused.
         self._known: _Known | None = None
         self._listed: dict[Statement, str] = {}
         self.path, options = _parse(url)
@@ -188,7 +188,7 @@ class Sqlite(Dialect):
         return connection
 
     def _look_at_place(self, path: Path) -> Identity | None:
-        """The file that is there. A new store's file is made here, with the rights that it needs."""
+        """The existing file. A new store's file is created here, with the right permissions."""
         found = identify(path)
         if found is None and self._known is not None:
             raise FileMoved(f"{path} was deleted or moved")
@@ -206,17 +206,18 @@ class Sqlite(Dialect):
         if self.path is not None and not self.read_only:
             self._choose_journal(connection)
         connection.execute("pragma synchronous = full")
-        # A transaction that does not fit is written out half-way, and the journal synchronised once more for it.
+        # A transaction that does not fit into the cache is written out half-way, with an extra synchronisation of the
+        # journal.
         connection.execute("pragma cache_size = -32000")
         connection.execute("pragma busy_timeout = 0")
 
     def _recognise(self, connection: FileConnection) -> None:
-        """A file that replaced the one that was opened must be the same store; what was known of it is read again."""
+        """A file that replaced the opened one must be the same store; cached facts are read again."""
         known = self._known
         if known is None or connection.identity == known.identity:
             return
         if self.journal_mode == "wal":
-            # Its write-ahead log is that of the old file, and would be read as a part of the new one.
+            # Its write-ahead log belongs to the old file, and would be read as part of the new one.
             raise FileMoved(
                 f"{self.path} was replaced while it was in use. Stop all processes that use it, and connect again"
             )
@@ -244,7 +245,7 @@ class Sqlite(Dialect):
         return StoreUnavailable(self.name, self.why_busy(seconds), outcome="none")
 
     def begin(self, cursor: Any, *, write: bool) -> None:
-        """Start a transaction. Writing to a file that was replaced would spoil the journal of the new one."""
+        """Start a transaction. Writing to a replaced file would damage the journal of the new one."""
         if write:
             self.verify(cursor.connection)
         cursor.execute(self.begin_write if write else self.begin_read)
@@ -283,10 +284,10 @@ class Sqlite(Dialect):
 
     @contextmanager
     def still(self, connection: DriverConnection) -> Iterator[DriverConnection]:
-        """A copy of the file as it is now: a long reading of the file itself would keep writers out.
+        """A copy of the current file: a long read of the file itself would block writers.
 
-        SQLite keeps a database without a name in memory and, where it is large, in a file of the temporary folder
-        that has no name either: a killed process leaves nothing behind.
+        SQLite keeps a database without a name in memory and, if it is large, in an unnamed temporary file: a killed
+        process leaves nothing behind.
         """
         copy = sqlite3.connect("", isolation_level=None)
         deadline = time.monotonic() + PATIENCE
@@ -311,10 +312,10 @@ class Sqlite(Dialect):
             cursor.execute("pragma busy_timeout = 0").fetchall()
 
     def opened(self, runner: Runner) -> None:
-        """Leases run on the time since boot, which no change of the wall clock moves.
+        """Leases use the time since boot, which does not change with the wall clock.
 
-        All processes that can share a file share a kernel, and so that clock. What it counts from is kept in
-        the file, written after each start of the machine and later than every lease of before.
+        All processes that can share a file share a kernel, and so that clock. Its starting point is stored in the file,
+        updated after each boot, and later than every earlier lease.
         """
         boot = _boot_id()
 
@@ -346,7 +347,7 @@ class Sqlite(Dialect):
 
     @property
     def _wake(self) -> WakeFolder | None:
-        """Loaded when somebody waits: most commands never do."""
+        """Imported when a caller waits: most commands never do."""
         from headgate.stores.sql.dialects.sqlite.wake import WakeFolder
 
         return None if self.path is None else WakeFolder(self.path)
@@ -391,7 +392,7 @@ class Sqlite(Dialect):
         return text
 
     def prepare(self, statement: Statement, params: Parameters) -> tuple[str, Parameters]:
-        """A list goes as one JSON text: written out, its names are looked up one after the other, each time."""
+        """A list is passed as one JSON text: as parameters, their names would be looked up one by one."""
         if statement in self._texts.plain:
             return self._texts.plain[statement], params
         lists = {name: cast("list[object]", params[name]) for name in self._texts.lists(statement)}
@@ -403,7 +404,7 @@ class Sqlite(Dialect):
         return self._listed[statement], {**params, **{name: json.dumps(value) for name, value in lists.items()}}
 
     def insert_many(self, cursor: Any, statement: Statement, columns: Columns, fixed: Parameters) -> None:
-        # By position: looking each value up by its name takes longer than the insert.
+        # By position: looking up each value by name takes longer than the insert.
         listed, names = positional(statement)
         values = (columns[name] if name in columns else repeat(fixed[name]) for name in names)
         cursor.executemany(self.prepare(listed, {})[0], zip(*values, strict=False))
@@ -436,11 +437,11 @@ class Sqlite(Dialect):
             cursor.execute("pragma data_version")
             return connection, cursor.fetchone()  # Each connection has numbers of its own.
         except sqlite3.OperationalError:
-            return object()  # Busy means that somebody writes right now: something changed.
+            return object()  # Busy means that another process is writing right now, so something has changed.
 
 
 def _if_current(found: tuple[bool, Any]) -> Any:
-    """What a fast path did; Outdated when the definitions were not those that it knew."""
+    """The result of a fast path; Outdated when its cached definitions were not current."""
     current, result = found
     if not current:
         raise Outdated
@@ -464,7 +465,7 @@ def _parse(url: str) -> tuple[Path | None, dict[str, str]]:
 
 
 def _chunk_key(dataset: str, dataid: str) -> bytes:
-    """The key of the resource that locks on a chunk are taken on."""
+    """The key of the resource of locks on a chunk."""
     return resource_digest(chunk_resource(dataset, dataid))
 
 
@@ -487,7 +488,7 @@ def _wall_microseconds() -> int:
 
 
 def _boot_id() -> str:
-    """A name for this start of the machine; empty where the system has none."""
+    """An identifier of this boot; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:  # pragma: no cover - Linux has it

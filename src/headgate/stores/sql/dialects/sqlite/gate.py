@@ -1,8 +1,8 @@
-"""The gate: writers of one SQLite file queue for it, over threads and processes.
+"""The gate: writers of one SQLite file queue for it, across threads and processes.
 
-SQLite has no wait queue: writers that find the file busy ask again, and the more there are, the fewer get through.
-Here the kernel queues them on a file lock. The gate keeps order and nothing else: what keeps two writers apart is
-SQLite's own lock, so a gate that cannot be opened, or that was deleted, costs speed and not safety.
+SQLite has no wait queue: writers that find the file busy retry, and the more there are, the fewer succeed. Here the
+kernel queues them on a file lock. The gate only provides order: SQLite's own lock keeps two writers apart, so a gate
+that cannot be opened, or was deleted, costs speed but not safety.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from headgate import private
 from headgate.stores.sql.dialects.sqlite.place import give_rights_of
 
-#: What the gate's file is called: the database's name, and this.
+#: The suffix of the gate's file, after the database's name.
 SUFFIX = "-gate"
 
 
 class WriterGate:
-    """The gate of one file in this process; without a path, for the threads of this process alone."""
+    """The gate of one file in this process; without a path, only for the threads of this process."""
 
     def __init__(self, path: Path | None) -> None:
         self._database = path
@@ -37,12 +37,13 @@ class WriterGate:
         self._closing = False
         self._turn = threading.Lock()
         self._change = threading.Condition(threading.Lock())
-        #: A thread that waits in the kernel's queue for the process inside the gate, since that wait has no time limit.
+        #: A thread that waits in the kernel's queue for the process inside the gate, because that wait has no time
+        #: limit.
         self._helper: threading.Thread | None = None
         self._queued = self._wanted = self._granted = False
 
     def enter(self, seconds: float) -> bool:
-        """Enter within that many seconds; False: another writer was inside all the time."""
+        """Enter within that many seconds; False: other writers were inside all the time."""
         until = time.monotonic() + seconds
         if not self._turn.acquire(timeout=seconds):
             return False
@@ -55,7 +56,7 @@ class WriterGate:
         return entered
 
     def leave(self) -> None:
-        """Let the next one in."""
+        """Let the next writer in."""
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         if self._closing:
@@ -106,12 +107,12 @@ class WriterGate:
                 self._granted = self._wanted
                 if self._granted:
                     self._change.notify_all()
-                elif file is not None:  # The thread that wanted it has given up.
+                elif file is not None:  # The requesting thread has given up.
                     fcntl.flock(file, fcntl.LOCK_UN)
         self._close_when_free()
 
     def _open(self) -> None:
-        """Open the file, or another one when it was deleted meanwhile. Without rights there is no gate."""
+        """Open the file, or a new one if it was deleted meanwhile. Without permissions there is no gate."""
         if self.path is None or self._database is None:
             return
         if self._file is not None:
@@ -147,7 +148,7 @@ class WriterGate:
 
 
 class Turn(AbstractContextManager[None]):
-    """Inside the gate within that many seconds, or an error for late callers. (A generator takes longer.)"""
+    """Enters the gate within that many seconds, or raises an error. (A generator takes longer.)"""
 
     __slots__ = ("_gate", "_refuse", "_seconds")
 

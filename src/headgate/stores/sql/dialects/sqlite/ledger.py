@@ -1,6 +1,6 @@
-"""The ledger's quick operations on SQLite: few statements while the file is ours.
+"""The ledger's fast paths on SQLite: a few statements while the file is locked.
 
-They do what the slow path would do, or nothing at all: whatever is not plain is left to it.
+They do what the slow path would do, or nothing at all: all other cases are left to it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ IS_CURRENT = Statement(
     "select 1 from hg_meta where name = 'definitions' and value = :stamp",
 )
 FIND_HEAD = Statement(
-    # Expired claims and resubmitted chunks take the slow path, before all others.
+    # Expired claims and resubmitted chunks come first, by the slow path.
     "The first chunk in order of a job, when nothing goes before it; and whether the definitions are known.",
     """select s.value = :stamp, h.dataid, h.order_key from hg_meta s left join (
          select c.dataid, c.order_key from hg_candidate c
@@ -96,8 +96,8 @@ CLEAR_MISSING = Statement(
 
 
 def claim_next(tx: Any, params: Parameters) -> tuple[bool, tuple[str, int] | None]:
-    """The first chunk in order becomes RUNNING, if it was never claimed and nobody is near it. Returns also whether the
-    definitions are those that the caller knows.
+    """The first chunk in order becomes RUNNING, if it was never claimed and nothing blocks it. Also
+    returns whether the caller's definitions are current.
     """
     current, dataid, order_key = tx.one(FIND_HEAD, job=params["job"], stamp=params["stamp"])
     named: dict[str, Any] = {**params, "dataid": dataid}
@@ -112,7 +112,7 @@ def claim_next(tx: Any, params: Parameters) -> tuple[bool, tuple[str, int] | Non
 
 
 def succeed(tx: Any, params: Parameters) -> tuple[bool, bool]:
-    """A claim that runs becomes READY and DONE. Returns whether the definitions are current, and whether it did."""
+    """A running claim becomes READY and DONE. Returns whether the definitions are current, and whether it succeeded."""
     current = tx.one(IS_CURRENT, **params) is not None
     if not current or not tx.one(ALL_RUN, **params)[0]:
         return current, False

@@ -52,7 +52,7 @@ RELEASE_HISTORY = Statement(
 
 
 def grant(tx: Any, params: Parameters) -> Granted | None:
-    """A free resource becomes held; None when something may block it."""
+    """Grant a free resource; None when something may block it."""
     row = tx.one(GRANT_RESOURCE, **params)
     if row is None:
         return None
@@ -63,7 +63,7 @@ def grant(tx: Any, params: Parameters) -> Granted | None:
 
 
 def release(tx: Any, params: Parameters) -> Freed | None:
-    """A live lock that is held once ends; None: the slow path must decide."""
+    """Release a live lock that is held once; None: the slow path must decide."""
     gone = tx.one(RELEASE_LOCK, **params)
     if gone is None:
         return None

@@ -13,7 +13,7 @@ from headgate.stores.sql.dialects.sqlite.place import WAKE_SUFFIX
 
 
 class SqliteNews:
-    """The sockets beside one database. What they need is loaded when somebody listens."""
+    """The sockets of one database. Their modules are imported when a process listens."""
 
     works = hasattr(os, "O_PATH")
 

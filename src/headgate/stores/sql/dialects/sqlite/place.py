@@ -1,4 +1,4 @@
-"""The file of a SQLite store, seen from outside: is it still the same, whose is it, who keeps others from writing."""
+"""The file of a SQLite store in the file system: its identity, its owner, and which processes block writers."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ NETWORK_FILESYSTEMS = (
 )
 
 
-#: What the folder of sockets is called: the database's name, and this.
+#: The suffix of the socket folder, after the database's name.
 WAKE_SUFFIX = "-wake"
-#: What the files beside a database are called: its name, and these.
+#: The suffixes of the files beside a database, after its name.
 COMPANIONS = ("-journal", "-wal", "-shm", "-gate", WAKE_SUFFIX)
-#: What to do about a right that is missing.
+#: Advice for a missing permission.
 RIGHTS = "Give this user permission to read and write the file and its folder, or use another file"
 
 
 class Identity(NamedTuple):
-    """Which file it is, whatever it is called."""
+    """The identity of the file, independent of its name."""
 
     device: int
     number: int
 
 
 def identify(path: Path) -> Identity | None:
-    """The file that has this name now; None: there is none, or this user cannot see it."""
+    """The file that currently has this name; None: there is none, or this user cannot see it."""
     try:
         found = path.stat()
     except OSError:
@@ -53,12 +53,12 @@ def identify(path: Path) -> Identity | None:
 
 
 def may(path: Path, rights: int) -> bool:
-    """Whether this user has these rights (`os.R_OK`, `os.W_OK`, `os.X_OK`) on the file or folder."""
+    """Whether this user has these permissions (`os.R_OK`, `os.W_OK`, `os.X_OK`) on the file or folder."""
     return os.access(path, rights, effective_ids=os.access in os.supports_effective_ids)
 
 
 def missing_right(path: Path) -> str:
-    """The right on the database file or its folder that this user lacks, for an error message; empty: none."""
+    """The permission on the database file or its folder that this user lacks, for an error message; empty: none."""
     if not may(path, os.R_OK | os.W_OK):
         return f"this user may not write {path}{_whose(path)}"
     if not may(path.parent, os.W_OK | os.X_OK):
@@ -67,7 +67,7 @@ def missing_right(path: Path) -> str:
 
 
 def check_place(name: str, path: Path) -> None:
-    """Raise StoreMisconfigured with what SQLite only calls "unable to open database file"."""
+    """Raise StoreMisconfigured with the cause of SQLite's "unable to open database file"."""
     folder = path.parent
     if not os.path.isdir(folder):  # noqa: PTH112 - a Path raises where it may not look
         why = f"the folder {folder} does not exist, or this user may not enter it"
@@ -82,9 +82,11 @@ def check_place(name: str, path: Path) -> None:
 
 
 def make_database(name: str, path: Path, options: StoreOptions) -> None:
-    """Make the empty file of a new store: private, or shared with a group. SQLite gives its journals the same rights.
+    """Create the empty file of a new store: private, or shared with a group. SQLite gives its journals the same
+    permissions.
 
-    Their group comes from the folder, so that must hand its own on. NoStore when the options say not to create one.
+    Their group comes from the folder, which must therefore pass on its group. NoStore when the options say not to
+    create one.
     """
     if not options.create:
         raise no_store(name)
@@ -100,13 +102,13 @@ def make_database(name: str, path: Path, options: StoreOptions) -> None:
 
 
 def companions(path: Path) -> list[Path]:
-    """The database's file, and those that SQLite and Headgate keep beside it, as far as they are there."""
+    """The database's file, and the existing files that SQLite and Headgate keep beside it."""
     found = [path, *(path.with_name(path.name + suffix) for suffix in COMPANIONS)]
     return [each for each in found if each.exists()]
 
 
 def _whose(path: Path) -> str:
-    """Whose a file or folder is that is shared with a group, for an error message."""
+    """The owner of a file or folder shared with a group, for an error message."""
     try:
         found = path.stat()
     except OSError:
@@ -117,7 +119,7 @@ def _whose(path: Path) -> str:
 
 
 def give_rights_of(database: Path, target: int | str) -> None:
-    """Give a file or folder beside the database the rights of the database, so that its users can use both."""
+    """Give a file or folder beside the database the database's permissions, so that its users can use both."""
     with suppress(OSError):
         like = database.stat()
         rights = stat.S_IMODE(like.st_mode) & 0o666
@@ -160,7 +162,7 @@ def _describe_process(pid: int) -> str:
 
 
 def warn_of_network_filesystem(path: Path) -> None:
-    """Warn when the file is where SQLite's locks cannot be trusted."""
+    """Warn when the file is on a file system where SQLite's locks are unreliable."""
     kind = _filesystem(path.parent)
     if kind in NETWORK_FILESYSTEMS:
         warnings.warn(

@@ -1,6 +1,6 @@
-"""Wake-ups between the processes of one machine: each that waits binds a socket in a folder beside the database.
+"""Wake-ups between the processes of one machine: each waiting process binds a socket in a folder beside the database.
 
-A datagram may get lost (its reader died, or its buffer is full), so waiters still poll, only less often.
+A datagram may get lost (its reader died, or its buffer is full), so waiters still poll, but less often.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from threading import Event
 from headgate import private
 from headgate.stores.sql.dialects.sqlite.place import WAKE_SUFFIX, give_rights_of
 
-#: What the channels of those begin with who listen to news.
+#: The prefix of the channels of processes that listen for news.
 NEWS = "hg_news_"
-#: Names of channels: also names of files, and they come out of the database.
+#: Names of channels are also names of files, and they come from the database.
 CHANNEL = re.compile(rf"({NEWS}|hg_)[0-9a-f]{{16}}")
-#: How long one wait for a datagram lasts, so that closing is noticed.
+#: How long one wait for a datagram lasts, so that closing is noticed in time.
 LISTEN_SECONDS = 1.0
-#: A socket's file is there a moment before the socket can be reached.
+#: A socket's file exists a moment before the socket can be reached.
 YOUNG_SECONDS = 10.0
 LONGEST_MESSAGE = 32
-#: What this process bound, to be removed at its end: folder and name.
+#: The sockets that this process bound, to be removed at its end: folder and name.
 _bound: set[tuple[int, Path, str]] = set()
 
 
@@ -41,7 +41,7 @@ class WakeFolder:
         self.path = Path(f"{database}{WAKE_SUFFIX}")
 
     def send(self, messages: Iterable[tuple[str, int]]) -> None:
-        """Send each number to its channel. Nobody there: its socket's file is removed."""
+        """Send each number to its channel. No process listens: its socket's file is removed."""
         known = [(channel, str(number).encode()) for channel, number in messages if CHANNEL.fullmatch(channel)]
         with (
             suppress(OSError),
@@ -52,7 +52,7 @@ class WakeFolder:
                 _send(sender, Path(folder, channel), message)
 
     def send_to_all(self, numbers: Iterable[int]) -> None:
-        """Send each number to everybody who listens to news."""
+        """Send each number to every process that listens for news."""
         with suppress(OSError):
             channels = [each.name for each in Path(self.path).iterdir() if each.name.startswith(NEWS)]
             self.send((channel, number) for number in numbers for channel in channels)
@@ -82,7 +82,7 @@ class WakeFolder:
                 _remove(*mine)
 
     def _bind_in_folder(self, receiver: socket.socket, channel: str) -> None:
-        """Bind; again when the last process that left removed the folder meanwhile."""
+        """Bind; again if a leaving process has removed the folder meanwhile."""
         for last in (False, False, True):
             with suppress(FileExistsError):
                 private.make_folder(self.path, new=True)
@@ -101,7 +101,7 @@ class WakeFolder:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[str]:
-    """A short name for the folder: a socket's address has room for about a hundred bytes."""
+    """A short name for the folder: a socket's address has room for only about a hundred bytes."""
     folder = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}"
@@ -119,7 +119,7 @@ def _send(sender: socket.socket, target: Path, message: bytes) -> None:
     except ConnectionRefusedError:
         with suppress(OSError):
             target.unlink()
-    except OSError:  # It is gone, full, or not ours to write to: its process polls.
+    except OSError:  # It is gone, full, or not writable: its process polls.
         pass
 
 
@@ -138,7 +138,7 @@ def _remove_dead(path: Path, folder: str) -> None:
 
 
 def _remove(pid: int, path: Path, channel: str) -> None:
-    """Remove a socket of this process, and the folder with the last one."""
+    """Remove a socket of this process, and with the last one the folder."""
     if pid == os.getpid():
         with suppress(OSError):
             (path / channel).unlink()

@@ -1,7 +1,7 @@
-"""The initial schema: the tables as schema.py declares them.
+"""The initial schema: the tables declared in schema.py.
 
-Until the first release it is edited, not added to: a change of a table changes this migration. The release writes
-the tables out here, and every later change is a migration of its own.
+Until the first release it is edited: a change of a table changes this migration. The release will write the tables out
+here, and every later change will be a separate migration.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-#: Who makes something claimable holds the job's mark together with others until the end of the transaction, and lowers
-#: it if necessary. The number is that of the locks by which the mark is raised.
+#: A transaction that makes a chunk claimable shares the lock of the job's mark until its end, and lowers the mark if
+#: necessary. The number is that of the locks for raising the mark.
 LOWER_MARK = """
 create or replace function hg_lower_mark_1() returns trigger language plpgsql as $routine$
 declare
@@ -38,7 +38,7 @@ referencing new table as changed for each statement execute function hg_lower_ma
 
 def upgrade() -> None:
     metadata.create_all(op.get_bind())
-    # The stamp by which a process sees that what it has cached of jobs and datasets is current.
+    # The stamp that shows a process whether its cached jobs and datasets are current.
     op.execute("insert into hg_meta (name, value) values ('definitions', 'new')")
     if op.get_bind().dialect.name == "postgresql":
         op.execute(LOWER_MARK)
