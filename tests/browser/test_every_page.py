@@ -9,7 +9,7 @@ from headgate.http.dashboard.pages import ROUTERS
 from tests.browser.conftest import Look, Sites, Visit, axe_clean, fits, in_looks
 from tests.browser.site import ARK
 
-#: A page author adds a line.
+#: Each page adds a line here.
 PAGES = [
     "/",
     "/sign-in",

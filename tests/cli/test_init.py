@@ -96,7 +96,7 @@ def test_a_folder_in_which_others_can_write_holds_no_store(here: Below) -> None:
     assert list(here.folder.iterdir()) == []
     assert here("up", "--once", "--listen", "127.0.0.1:0").code == 2
     named = here("init", "headgate.db")
-    assert (named.code, "commands do not find it by themselves" in named.err) == (0, True)
+    assert (named.code, "commands do not find it automatically" in named.err) == (0, True)
     passed = here("status")
     assert (passed.code, f"{here.folder}/headgate.db is not used: every user can write" in passed.err) == (2, True)
 

@@ -111,7 +111,7 @@ def test_explain_names_the_command_that_makes_a_chunk_run_again(headgate: Headga
         ledger.hold("clean", "2", reason="wrong rates")
     again = headgate("job", "explain", "clean", "1").err
     assert again.splitlines() == [
-        "to run it again: headgate job resubmit clean 1 --reason why", "what it wrote: headgate job logs clean 1",
+        "to run it again: headgate job resubmit clean 1 --reason why", "its output: headgate job logs clean 1",
     ]  # fmt: skip
     release = headgate("job", "explain", "clean", "2").err
     assert release == "to release it: headgate job unhold clean 2\n"

@@ -1,1 +1,3 @@
-"""The command: words in, a table or JSON on stdout, talk on stderr, and an exit code that says what happened."""
+"""The command line: arguments in, a table or JSON on stdout, messages on stderr, and an exit code for each kind of
+outcome.
+"""

@@ -1,4 +1,4 @@
-"""The entry point. `--version` is answered before anything is loaded."""
+"""The entry point. `--version` is answered before anything is imported."""
 
 from __future__ import annotations
 

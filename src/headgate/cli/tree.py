@@ -1,4 +1,4 @@
-"""The tree of commands: each part is loaded when it is used, and every outcome has its exit code."""
+"""The tree of commands: each part is imported when it is used, and every outcome has its exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.cli.terminal.options import global_options
 from headgate.cli.terminal.talk import GONE, discard
 from headgate.core.errors import HeadgateError
 
-#: Name, module in this folder, attribute, and the sentence that the list shows.
+#: Name, module in this folder, attribute, and the sentence shown in the list.
 COMMANDS = {
     "lock": ("locks.commands", "lock", "Acquire, release, list and break locks; run commands under them."),
     "init": ("store.init", "init", "Create a store, and print where it is."),
@@ -27,7 +27,7 @@ COMMANDS = {
     "watch": ("watches.commands", "watch", "Publish datasets by the files that arrive."),
     "work": ("ledger.work", "work", "Run every job of a pipeline file, with its commands."),
     "job": ("ledger.jobs", "job", "Run jobs on chunks: claim, report, explain, rerun, hold."),
-    "incident": ("ledger.incidents", "incident", "List, acknowledge and snooze what needs a person."),
+    "incident": ("ledger.incidents", "incident", "List, acknowledge and snooze incidents."),
     "late": ("ledger.late", "late", "List chunks that should be READY by now and are not, and why."),
     "keys": ("access.keys", "keys", "Manage the keys that decrypt the secrets of datasets."),
     "ingest": ("ingest.commands", "ingest", "Submit batches; list, hold, resume and delete ingest jobs."),
@@ -86,13 +86,13 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest names without loading the commands."""
+        """Suggest names without importing the commands."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             raise click.exceptions.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands first: they are what people look for."""
+        """The commands first, because users look for them."""
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
@@ -105,7 +105,7 @@ class LazyGroup(click.Group):
         formatter.write_text(CLOSING)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands in groups, without loading one."""
+        """The commands in groups, without importing any."""
         del ctx
         for heading, names in GROUPS.items():
             with formatter.section(heading):
@@ -164,7 +164,7 @@ def _answer(console: Console) -> int:
 
 
 def _invoke(console: Console) -> int:
-    if "_HEADGATE_COMPLETE" in os.environ:  # See terminal/completion.py: a shell asks what could come next.
+    if "_HEADGATE_COMPLETE" in os.environ:  # See terminal/completion.py: a shell requests completions.
         root.main(prog_name="headgate", obj=console)
     with root.make_context("headgate", list(console.words), obj=console) as context:
         result: Any = root.invoke(context)

@@ -1,7 +1,8 @@
 """The service: the same operations over HTTP, for any language.
 
-From the top: `port` listens, `app` joins `routes` and `dashboard`, which stand on `api` (routes from declarations) and
-`access` (callers and their scopes). `service` is what they share: `waiters`, `limits`, metrics and repeated requests.
+From the top: `port` listens, `app` joins `routes` and `dashboard`, which use `api` (routes from declarations) and
+`access` (callers and their scopes). `service` contains what they share: `waiters`, `limits`, metrics and repeated
+requests.
 """
 
 from headgate.core.errors import MissingExtra

@@ -1,4 +1,4 @@
-"""The app: every route under /v1, and what surrounds them."""
+"""The app: every route under /v1, and the middleware around them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from headgate.http.service import Service
 from headgate.http.waiters.waiting import Ending, Gone
 
 around = Routes("service")
-#: Everything that the OpenAPI reports.
+#: Everything that the OpenAPI describes.
 API = (
     *(
         part.handlers.routes()
@@ -49,7 +49,7 @@ API = (
     ),
     around,
 )  # fmt: skip
-#: Besides, and not listed.
+#: Additional routes, not listed.
 hidden = Routes()
 
 
@@ -78,7 +78,7 @@ def make_app(service: Service) -> Starlette:
 
 @around.get("/healthz", responses={200: {"description": "The service is running."}})
 async def healthz() -> Response:
-    """Whether the service lives. Asks no store."""
+    """Whether the service is running. Asks no store."""
     return JSONResponse({"status": "ok"})
 
 
@@ -99,17 +99,17 @@ async def metrics(service: TheService, _who: Reader) -> Response:
 
 @hidden.get("/openapi.json")
 def openapi() -> Response:
-    """What may be asked, and how."""
-    from headgate.http.api import description  # It is seldom asked for, and takes a while.
+    """The OpenAPI document."""
+    from headgate.http.api import description  # It is rarely requested, and takes a while.
 
     return Response(description.openapi_text(API), media_type="application/json")
 
 
 async def _gone(_request: Any, _error: Exception) -> Response:
-    """Nobody reads this: the caller has hung up."""
+    """Nobody reads this: the caller has disconnected."""
     return Response(status_code=499)
 
 
 async def _ending(_request: Any, _error: Exception) -> Response:
-    """Waiters ask again, at the service that comes after this one."""
+    """Waiters retry with the service that follows this one."""
     return errors.problem(503, "the service is shutting down", headers={"Retry-After": str(errors.AWAY_SECONDS)})

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems: the error's kind, its text, its data, and when to try again."""
+"""Errors as RFC 9457 problems: the error's kind, text and data, and when to retry."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from headgate.core.problems import TYPE, data_of, word_of
 from headgate.core.values.redaction import redact, redact_all
 from headgate.telemetry import event
 
-#: By kind, the first that fits.
+#: By kind; the first match counts.
 STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
     (Refused, 409),
     (NotOwner, 403),
@@ -52,9 +52,9 @@ STATUS: tuple[tuple[type[HeadgateError], int], ...] = (
     (MissingExtra, 503),
     (Invalid, 422),
 )
-#: Seconds after which it may be tried again: what is refused, and what does not answer.
+#: Seconds after which a retry makes sense: for refusals, and for unavailable services.
 REFUSED_SECONDS, AWAY_SECONDS, LONGEST_SECONDS = 1, 2, 60
-#: Mistakes in a request that are reported, at most.
+#: Maximum number of errors in a request that are reported.
 MOST_TOLD = 20
 WORDS: Mapping[int, str] = {
     400: "bad-request", 401: "not-allowed", 403: "not-allowed", 404: "not-found", 405: "wrong-method",
@@ -63,7 +63,7 @@ WORDS: Mapping[int, str] = {
 }  # fmt: skip
 
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-#: What every route of the API may answer besides.
+#: Additional answers of every route of the API.
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": _PROBLEM}
     for status, text in {
@@ -83,25 +83,25 @@ class ProblemResponse(JSONResponse):
 
 
 class OverLimit(Exception):
-    """More than the service takes on. Not Headgate's own error: the store was not asked."""
+    """More than the service accepts. Not Headgate's own error: the store was not asked."""
 
     status = 429
 
     def __init__(self, why: str, limit: str = "", value: float | None = None, seconds: int | None = None) -> None:
-        #: The setting, or else the words, that name the limit; its value; and when to try again.
+        #: The name of the limit, as a setting or in words; its value; and when to retry.
         self.limit, self.value, self.seconds = limit, value, seconds
         super().__init__(why)
 
 
 class TooMany(OverLimit):
-    """More at once than the service takes on, or too often."""
+    """More at once than the service accepts, or too often."""
 
     def __init__(self, why: str, seconds: int = REFUSED_SECONDS, limit: str = "", value: float | None = None) -> None:
         super().__init__(why, limit, value, seconds)
 
 
 class TooSlow(OverLimit):
-    """A body that does not come, or too slowly."""
+    """A body that does not arrive, or too slowly."""
 
     status = 408
 
@@ -110,7 +110,7 @@ class TooSlow(OverLimit):
 
 
 class TooLarge(OverLimit):
-    """A body of more bytes than are taken."""
+    """A body with more bytes than allowed."""
 
     status = 413
 
@@ -119,13 +119,13 @@ class TooLarge(OverLimit):
 
 
 class NoSpace(OverLimit):
-    """A file for which the file system has no room."""
+    """A file that does not fit on the file system."""
 
     status = 507
 
 
 def add_handlers(app: Starlette, page: Callable[[Request, Exception], Response]) -> None:
-    """Every end that is not good becomes a problem; a browser that looks for a page gets it as one."""
+    """Every error becomes a problem; a browser that requests a page gets it as a page."""
 
     async def told(request: Request, error: Exception) -> Response:
         if not request.url.path.startswith("/v1/") and "text/html" in request.headers.get("accept", ""):
@@ -151,7 +151,7 @@ def _in_own_words(error: Exception, principal: str) -> Exception:
 
 
 def _of_address(method: str, path: str, methods: Sequence[str]) -> ProblemResponse:
-    """Nothing is there, or it takes other methods."""
+    """Nothing exists there, or it supports other methods."""
     if not methods:
         return problem(404, f"there is nothing at {path}; see /openapi.json for all paths")
     words = ", ".join(methods)
@@ -159,7 +159,7 @@ def _of_address(method: str, path: str, methods: Sequence[str]) -> ProblemRespon
 
 
 def methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:
-    """What may be done with a path: where several fit, the one with the fewest names in it."""
+    """The methods of a path: if several routes match, the one with the fewest names in it."""
     fitting = [each for each in routes if isinstance(each, Route) and each.path_regex.match(path)]
     nearest = min((len(each.param_convertors) for each in fitting), default=0)
     chosen = (each.methods or () for each in fitting if len(each.param_convertors) == nearest)
@@ -167,7 +167,7 @@ def methods_of(routes: Sequence[BaseRoute], path: str) -> list[str]:
 
 
 def problem_of(error: Exception, request_id: str = "") -> Response:
-    """The problem that an error is. An unexpected one is logged with the request's id."""
+    """The problem for an error. An unexpected one is logged with the request's id."""
     if isinstance(error, HeadgateError):
         return _of_ours(error)
     if isinstance(error, RequestValidationError):
@@ -197,7 +197,7 @@ def status_of(error: HeadgateError) -> int:
 
 
 def status_of_kind(kind: type[HeadgateError]) -> int:
-    """What HTTP calls errors of this kind."""
+    """The HTTP status of errors of this kind."""
     return next((status for each, status in STATUS if issubclass(kind, each)), 500)
 
 
@@ -206,7 +206,7 @@ def _of_ours(error: HeadgateError) -> ProblemResponse:
     kind = type(error)
     data = data_of(error)
     if not isinstance(error, Refused | Lost):
-        # Those name resources and items exactly as they are called; the rest repeats what was sent or what failed.
+        # Those name resources and items exactly; the others repeat what was sent or what failed.
         data = redact_all(data)
     title = (inspect.getdoc(kind) or kind.__name__).partition("\n")[0]
     content = {**data, "type": TYPE + word_of(kind), "title": title, "status": status, "detail": str(error)}
@@ -226,7 +226,7 @@ def _headers(error: HeadgateError, status: int) -> dict[str, str]:
 
 
 def _of_limit(error: OverLimit) -> ProblemResponse:
-    """Which limit, its value, and when to try again."""
+    """The limit, its value, and when to retry."""
     given = {"limit": error.limit or None, "value": error.value, "retry_after": error.seconds}
     headers = {} if error.seconds is None else {"Retry-After": str(error.seconds)}
     known = {name: value for name, value in given.items() if value is not None}
@@ -234,7 +234,7 @@ def _of_limit(error: OverLimit) -> ProblemResponse:
 
 
 def _of_validation(error: RequestValidationError) -> ProblemResponse:
-    """What is wrong, and where; what was sent is not repeated: it may be a secret."""
+    """The errors with their locations; the values are not repeated: they may be secrets."""
     every = error.errors()
     found = [{"where": ".".join(map(str, each["loc"])), "why": str(each["msg"])} for each in every[:MOST_TOLD]]
     more = [f"and {len(every) - MOST_TOLD:,} more"] if len(every) > MOST_TOLD else []

@@ -25,18 +25,18 @@ from headgate.http.waiters.following import Follower
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
-#: Seconds, from a quick request to a slow one; and from a short hold to days.
+#: Buckets in seconds: for requests from fast to slow, and for holds from short to days.
 QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 LONG = (0.01, 0.1, 1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
-#: Messages that did not arrive and are looked at.
+#: Maximum number of undelivered messages that are counted.
 MOST_MESSAGES = 1000
-#: Beginnings that are remembered until their ends come.
+#: Number of beginnings that are remembered until their ends arrive.
 MOST_BEGUN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A metric that there is."""
+    """One metric."""
 
     name: str
     kind: type[Counter | Gauge | Histogram]
@@ -47,7 +47,7 @@ class Series:
 
     @property
     def shown(self) -> str:
-        """As Prometheus has it."""
+        """In the format of Prometheus."""
         return self.name + "_total" if self.kind is Counter else self.name
 
 
@@ -73,29 +73,29 @@ KNOWN = (
     Series("headgate_late_oldest_seconds", Gauge,
            "For how long the oldest late chunk has been late; 0: none is.", ("dataset",)),
     Series("headgate_lateness_behind_seconds", Gauge,
-           "How long ago a chunk was due that nobody has judged yet; 0: the timekeeper is in time."),
-    Series("headgate_alarms", Gauge, "What is stuck until an operator acts, as in `GET /v1/alarms`.", ("kind",)),
+           "How long ago the oldest chunk was due that was not judged yet; 0: the timekeeper is on time."),
+    Series("headgate_alarms", Gauge, "Stuck work that waits for an operator, as in `GET /v1/alarms`.", ("kind",)),
     Series("headgate_messages_given_up", Gauge,
-          "Mails and callbacks that were given up, until somebody resends or discards them (1,000: or more)."),
+          "Mails and callbacks that were given up, until they are resent or discarded (1,000: or more)."),
     Series("headgate_counts", Gauge, "Every count of `/v1/counts`, by its name.", ("count",)),
     Series("headgate_queue_items", Gauge, "Batches and ingest jobs.", ("noun", "state")),
     Series("headgate_queue_oldest_seconds", Gauge,
           "How long the oldest ingest job has been in a state that needs an operator.", ("state",)),
     Series("headgate_logs_overdue_seconds", Gauge,
-          "How long ago the oldest log of an attempt should have been removed (`log_keep_for`); 0: none should."),
+          "How overdue the removal of the oldest log of an attempt is (`log_keep_for`); 0: none is."),
     Series("headgate_recur_seconds", Gauge,
-          "After how long a job does its chunks again (`recur`).", ("ledger_job",)),
+          "How long after it is DONE a job processes a chunk again (`recur`).", ("ledger_job",)),
     Series("headgate_recur_oldest_seconds", Gauge,
-          "How long ago the chunk was done that such a job has not done for longest; 0: none is DONE.",
+          "The age of such a job's oldest DONE chunk; 0: none is DONE.",
           ("ledger_job",)),
     Series("headgate_watcher_looked_seconds", Gauge,
-          "How long ago the watcher of a dataset last looked for files.", ("dataset",)),
+          "How long ago the watcher of a dataset last polled for files.", ("dataset",)),
     Series("headgate_watcher_file_seconds", Gauge,
           "How long ago a new file last arrived for a watched dataset.", ("dataset",)),
     Series("headgate_watcher_files_waiting", Gauge,
           "Files of a watched dataset that do not count yet.", ("dataset",)),
     Series("headgate_history_overdue_seconds", Gauge,
-          "How long ago the oldest entry of the history should have been removed (`history_keep`); 0: none should."),
+          "How overdue the removal of the oldest history entry is (`history_keep`); 0: none is."),
 )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ class Metrics:
 
     def tell_request(self, method: str, route: str, status: int, seconds: float | None) -> None:
         """A request was answered, after this long; None: it waited."""
-        known = method if method in METHODS else "other"  # Anybody may send any word: each would be kept forever.
+        known = method if method in METHODS else "other"  # Callers may send any word: each would be kept forever.
         self._requests(known, route, status).inc()
         if seconds is not None:
             self._seconds(known, route).observe(seconds)
@@ -130,17 +130,17 @@ class Metrics:
         return generate_latest(self._registry)
 
     def follow(self) -> None:
-        """Count what happened since the last time."""
+        """Count the events since the last time."""
         with self._following:
             for entry in self._follower.newer():
                 self._count(entry)
 
     def describe(self) -> list[Metric]:
-        """Nothing is asked of the store to learn the names."""
+        """Names are known without a query of the store."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """What the store holds now."""
+        """The current content of the store."""
         gate = self._gate()
         now = gate.counts()
         yield _gauge("headgate_counts", [((name,), count) for name, count in asdict(now).items()])
@@ -185,7 +185,7 @@ class Metrics:
 
 
 def _is_of_store(known: Series) -> bool:
-    """Asked of the store when Prometheus asks."""
+    """Queried when Prometheus scrapes."""
     return known.kind is Gauge and not known.name.startswith("headgate_http_")
 
 
@@ -214,7 +214,7 @@ def _of_queue(gate: Gate) -> Iterator[Metric]:
     yield _gauge("headgate_queue_items", items)
     table = gate.queue.tables()[1]
     there = [state for state in (FAILED, HELD, *work_states(table)) if counts.get(table.name, {}).get(state)]
-    # The smallest id is the oldest, since ids grow.
+    # The smallest id is the oldest, because ids grow.
     oldest = [(state, next(iter(gate.queue.jobs(state, limit=1)), None)) for state in there]
     yield _gauge("headgate_queue_oldest_seconds", [((state,), _age(job.since)) for state, job in oldest if job])
 

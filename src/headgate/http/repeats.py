@@ -1,7 +1,7 @@
-"""Requests that are sent again with the same Idempotency-Key: carried out once, on whichever replica they arrive.
+"""Repeated requests with the same Idempotency-Key: executed once, on whichever replica they arrive.
 
-The store writes a record in the transaction of the effect, under the principal and the key. A repeat finds it: it gets
-the stored answer; where the service died before the answer was stored, the answer is built from the recorded result.
+The store writes a record in the transaction of the effect, under the principal and the key. A repeat finds it and gets
+the stored answer; if the service died before the answer was stored, the answer is built from the recorded result.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from headgate.http.errors import TooLarge
 from headgate.service.repeats import RepeatRecords
 
 KEY_HEADER = "idempotency-key"
-#: Parts of answers that are never kept: sealed copies of secrets.
+#: Parts of answers that are never stored: sealed copies of secrets.
 NEVER_KEPT = "sealed"
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """What a POST route answers to a repeat whose answer was not stored."""
+    """The answer of a POST route to a repeat whose answer was not stored."""
 
-    #: The status of its answer when all is well.
+    #: The status of its success answer.
     status: int = 200
-    #: Where the recorded result stands in the answer: under this name; empty: it is the answer; None: it cannot be
-    #: built from the result.
+    #: The name of the recorded result in the answer; empty: it is the whole answer; None: it cannot be built from the
+    #: result.
     part: str | None = None
-    #: What the answer has beside that part.
+    #: The rest of the answer, besides that part.
     beside: Mapping[str, Any] = field(default_factory=dict)
-    #: The store recognises the request by its id: the repeat is carried out again, and gets what the first one got.
+    #: The store recognises the request by its id: the repeat is executed again, and gets the same result.
     by_store: bool = False
-    #: A call that finds nothing has changed nothing, and leaves no record.
+    #: A call that returns nothing has changed nothing, and leaves no record.
     finds: bool = False
-    #: The answer has a secret in it: the repeat is refused, with the id of what was made.
+    #: The answer contains a secret: the repeat is refused, with the id of what was created.
     secret: bool = False
-    #: What is left out of a recorded result.
+    #: The keys that are left out of a recorded result.
     without: str = ""
-    #: The body is a file, which is written to disk while it arrives; the record is written afterwards.
+    #: The body is a file, which is written to disk as it arrives; the record is written afterwards.
     file: bool = False
-    #: False: the request changes nothing, or what it changes is the same however often it is sent.
+    #: False: the request changes nothing, or a repeat has no further effect.
     recorded: bool = True
 
 
@@ -66,13 +66,13 @@ class Repeats:
 
     def __init__(self, records: Callable[[], RepeatRecords]) -> None:
         self._records = records
-        #: Records of requests that this process is carrying out.
+        #: Records of requests that this process is executing.
         self._running: set[str] = set()
 
     async def answer(self, request: Request, repeat: Repeat, call: Callable[[], Awaitable[Response]]) -> Response:
-        """Carry a request out, or answer it as before.
+        """Execute a request, or repeat its answer.
 
-        Raises KeyInUse while the first one runs here, KeyReused when the first one was another request, and
+        Raises KeyInUse while the first one is running here, KeyReused when the first one was a different request, and
         AlreadyDone when its answer cannot be repeated.
         """
         key = check_request_id(request.headers[KEY_HEADER])
@@ -89,7 +89,7 @@ class Repeats:
         if found is not None:
             if known := asked.again(found):
                 return known
-            asked.keyed.kept, asked.keyed.nonce = True, found.nonce  # Carried out again: the store recognises it.
+            asked.keyed.kept, asked.keyed.nonce = True, found.nonce  # Executed again: the store recognises it.
         try:
             with answering(asked.keyed):
                 response = await call()
@@ -106,7 +106,7 @@ class Repeats:
         return response
 
     async def _file(self, asked: _Asked, request: Request, call: Callable[[], Awaitable[Response]]) -> Response:
-        """The same for a file. What it is, is known when all of it has come."""
+        """The same for a file. Its digest is known only when all of it has arrived."""
         content: FileDigest = request.scope[FileDigest.PLACE]
         found = await run_in_threadpool(self._records().find, asked.keyed.id)
         if found is None:
@@ -165,7 +165,7 @@ class _Asked:
     repeat: Repeat
 
     def again(self, found: Kept) -> Response | None:
-        """The answer to a repeat; None when the store is to be asked by the request's id."""
+        """The answer to a repeat; None when the store has to find it by the request's id."""
         if found.digest != self.keyed.digest:
             raise KeyReused(self.key)
         repeat = self.repeat
@@ -185,9 +185,9 @@ class _Asked:
 
 
 class FileDigest:
-    """The digest of a file that is written to disk while it arrives."""
+    """The digest of a file that is written to disk as it arrives."""
 
-    #: Where it stands in the scope of a request.
+    #: Its key in the scope of a request.
     PLACE = "headgate.file"
 
     def __init__(self, receive: Receive) -> None:
@@ -204,18 +204,18 @@ class FileDigest:
 
     @property
     def bytes(self) -> bytes:
-        """Of all that has come so far."""
+        """Of everything that has arrived so far."""
         return self._hash.digest()
 
     def must_fit(self, most: float) -> None:
-        """TooLarge when more has come than is accepted."""
+        """TooLarge when more has arrived than is accepted."""
         if self._size > most:
             raise TooLarge(int(most), "upload_limit")
 
 
 def digest_of(request: Request, body: bytes) -> str:
-    """SHA-256 of all that makes a request: what is sent again with the same key has to be the same. The scopes are part
-    of it, so that an answer is not repeated to a token of the same principal that may not ask for it.
+    """SHA-256 of everything that defines a request: a repeat with the same key has to be equal. The scopes are part of
+    it, so that an answer is not repeated to a token of the same principal without these scopes.
     """
     scopes = " ".join(sorted(request.scope["headgate.caller"].token.scopes))
     where = request.scope["path"], request.scope["query_string"].decode("latin-1")

@@ -1,4 +1,4 @@
-"""What the routes share: the gate, those who wait, and what is counted."""
+"""Shared by the routes: the gate, the waiters, and the metrics."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from headgate.http.waiters.feed import Feed
 from headgate.http.waiters.token_watch import TokenWatch
 from headgate.http.waiters.waiting import Turns
 
-#: Calls to the store that run side by side.
+#: Number of concurrent calls to the store.
 THREADS = 16
-#: Seconds after which the store counts as unavailable, and how many such questions run side by side.
+#: Seconds after which the store counts as unavailable, and the number of concurrent checks.
 READY_SECONDS, MOST_PINGS = 2.5, 4
-#: Seconds from the start to the first upkeep: callers come first.
+#: Seconds from the start to the first maintenance: callers come first.
 FIRST_SECONDS = 0.5
-#: What happened in the store is counted this often.
+#: How often events of the store are counted.
 FOLLOWED_SECONDS = 10.0
-#: Objects that are read through side by side.
+#: Number of objects that are read concurrently.
 MOST_READERS = 2
-#: Waiters whose places are kept for them are heard of this often.
+#: How often signs of life are sent for waiters whose positions are kept.
 SIGN_OF_LIFE_SECONDS = 3.0
-#: Storage guards are compared with the locks that are listed this often.
+#: How often storage guards are compared with the listed locks.
 GUARD_SECONDS = 2.0
 #: Tokens and sessions of those who wait are read this often: a wait ends within about this time after its token does.
 ENDED_SECONDS = 1.0
-#: What the last day brought is read on this often, so that little of a busy hour is missed.
+#: How often the events of the last day are read, so that little of a busy hour is missed.
 ACTIVITY_SECONDS = 20.0
 
 
@@ -49,14 +49,14 @@ class Service:
     """One running service."""
 
     def __init__(self, gate: Gate, limits: Limits | None = None) -> None:
-        #: Everything that may be asked.
+        #: All operations.
         self.gate = gate
-        #: What is taken on at most, and how fast.
+        #: The limits and rates.
         self.limits = limits or Limits.of(gate.settings)
         self.bodies = Bodies(self.limits)
         self.pace = RequestPace(gate.settings)
         self.submissions = RequestPace(gate.settings, "submit_limit", "batches")
-        #: Where quick calls to the store are made.
+        #: The threads for fast calls to the store.
         self.crew = Crew(gate.upkeep.side_by_side)
         self.turns = Turns(self.limits.waiting, self.crew)
         self.sign_ins = SignIns()
@@ -64,19 +64,19 @@ class Service:
         self.token_watch = TokenWatch(lambda: self.gate.tokens, lambda: self.gate.sessions)
         self.feed = Feed(lambda: self.gate)
         self.metrics = Metrics(lambda: self.gate)
-        #: Set when the service is about to end: streams and those who wait are let go.
+        #: Set when the service is about to end: streams and waiters are released.
         self.ending = asyncio.Event()
         #: Why it could not start.
         self.failed: HeadgateError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: Streams of events that are open, and those of each token.
+        #: Number of open event streams, in total and by token.
         self.streams = 0
         self.streams_by: Counter[str] = Counter()
         #: Files that are being submitted.
         self.uploads = Uploads(self.limits)
-        #: Whether the store answers is asked beside all other calls.
+        #: The check whether the store answers runs separately from all other calls.
         self._pings = CapacityLimiter(MOST_PINGS)
-        #: Requests that read whole objects have a thread of their own.
+        #: Requests that read whole objects have their own threads.
         self.readers = CapacityLimiter(MOST_READERS)
 
     async def ping(self) -> None:
@@ -91,7 +91,7 @@ class Service:
             ) from None
 
     def end(self) -> None:
-        """Those who wait are let go. From any thread."""
+        """Waiters are released. From any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.ending.set)
 
@@ -117,13 +117,13 @@ class Service:
             raise
         own = CapacityLimiter(1)
         works = (
-            # By a thread of its own: no place lapses because others take long.
+            # In a separate thread, so that no position lapses because other calls take long.
             repeat(SIGN_OF_LIFE_SECONDS, partial(self._keep_places, own), "http.places_not_kept"),
             # What the last day brought is known before a page asks for it.
             repeat(ACTIVITY_SECONDS, self._keep_activity, "http.activity_not_read", FIRST_SECONDS),
             # What happens is counted, whether or not somebody asks for it.
             repeat(FOLLOWED_SECONDS, self._follow, "http.not_followed", FIRST_SECONDS),
-            # Storage guards live as long as their locks, no matter who releases these.
+            # Storage guards live as long as their locks, even if other processes release these.
             repeat(GUARD_SECONDS, self._tend_guards, "http.guards_not_tended"),
             repeat(ENDED_SECONDS, self.token_watch.look, "http.tokens_not_read"),
             self.feed.run(self.ending),
@@ -149,5 +149,5 @@ class Service:
         await run_in_threadpool(self.gate.locks.tending.tend)
 
     async def _keep_places(self, own: CapacityLimiter) -> None:
-        """Tell the store that this service lives, and those who wait here: one statement for all of them."""
+        """Report to the store that this service and its waiters are alive, with one statement for all."""
         await to_thread.run_sync(self.gate.upkeep.sign_of_life, self.turns.tickets, limiter=own)

@@ -11,7 +11,7 @@ from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import together
 from headgate.core.errors import HoldersUnconfirmed
 
-#: How new holders of secrets are confirmed without a question.
+#: How new holders of secrets are confirmed without asking.
 holder_options = together(
     click.option(
         "--new-holder", "holders", multiple=True, metavar="DATASET/JOB",
@@ -22,7 +22,7 @@ holder_options = together(
 
 
 def confirm_holders(console: Console, new: Sequence[str], given: Sequence[str], *, yes: bool) -> list[str]:
-    """All confirmed holders; HoldersUnconfirmed unless flags name the others, or the person at the terminal agrees."""
+    """All confirmed holders; HoldersUnconfirmed unless flags name the others, or the user at the terminal agrees."""
     unconfirmed = [each for each in new if each not in given]
     for each in unconfirmed:
         dataset, _, job = each.partition("/")

@@ -132,7 +132,7 @@ def rotate(console: Console, *, lost: bool) -> None:
 
 
 @keys.command("rewrap")
-@number_option("--batch", 10_000, 100, "Secrets in a transaction.")
+@number_option("--batch", 10_000, 100, "Number of secrets in a transaction.")
 @common
 def rewrap(console: Console, batch: int) -> None:
     """Encrypt everything with the newest master key. Older master keys become useless.

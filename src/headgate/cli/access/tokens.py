@@ -16,7 +16,7 @@ from headgate.core.values.durations import in_words
 from headgate.core.values.wire import plain
 from headgate.core.values.words import suggestion
 
-#: Where `headgate up` listens by itself.
+#: The default address of `headgate up`.
 DEFAULT_SERVICE = "http://127.0.0.1:8750"
 
 
@@ -51,7 +51,7 @@ def token() -> None:
 @click.option("--job", "jobs", type=JOB, multiple=True, help="Job to claim and report; can be repeated.")
 @click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Scope; can be repeated, see below.")
 @click.option("--expires", type=DURATION, help="Lifetime (default: no end).")
-@click.option("--principal", help="Owner of what is acquired with the token (default: NAME).")
+@click.option("--principal", help="Owner of everything acquired with the token (default: NAME).")
 @common
 def new(
     console: Console, /, name: str, role: str | None, jobs: Sequence[str], scopes: Sequence[str], **more: Any
@@ -145,7 +145,7 @@ def sign_in_address(url: str, code: SignInCode) -> str:
 
 
 def once_within(code: SignInCode) -> str:
-    """How often and how long a code can be used."""
+    """How often and for how long a code can be used."""
     return f"once, within {in_words(code.seconds)}"
 
 

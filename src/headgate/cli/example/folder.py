@@ -1,4 +1,4 @@
-"""The folder of the example: its store, its files, and the web server that they come from."""
+"""The folder of the example: its store, its files, and the web server that offers them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MANIFEST = "#%checkm_0.7\n#%profile | http://uc3.cdlib.org/registry/ingest/manif
 
 
 class ExampleFolder:
-    """The folder, created at the first start and used by later ones."""
+    """The folder, created at the first start and reused by later ones."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        #: What this web server serves.
+        #: The files that this web server offers.
         self.origin = path / "origin"
 
     @property
@@ -57,9 +57,9 @@ class ExampleFolder:
 
     @property
     def program(self) -> str:
-        """How to call headgate in this folder, also from a new shell: by its name alone where every shell knows it."""
+        """The command to call headgate in this folder, even from a new shell: only its name if every shell finds it."""
         started, found = Path(sys.argv[0]).absolute(), shutil.which("headgate")
-        environment = os.environ.get("VIRTUAL_ENV")  # A new shell has not activated it.
+        environment = os.environ.get("VIRTUAL_ENV")  # A new shell has not activated the virtual environment.
         if found and not (environment and Path(found).is_relative_to(environment)):
             return "headgate"
         if started.name == "__main__.py":
@@ -69,7 +69,7 @@ class ExampleFolder:
 
     @contextmanager
     def ready(self) -> Iterator[ThreadingHTTPServer]:
-        """Create what is missing. Yields the web server, which does not answer yet."""
+        """Create what is missing. Yields the web server, before it is started."""
         try:
             private.make_root(self.path, None)
             server = self._server()
@@ -80,10 +80,10 @@ class ExampleFolder:
         with server:
             yield server
 
-    # ---------------------------------------------------------------- what it remembers
+    # ---------------------------------------------------------------- the notes
 
     def remembered(self) -> dict[str, Any]:
-        """What earlier starts have noted."""
+        """The notes of earlier starts."""
         try:
             found: dict[str, Any] = json.loads((self.path / "example.json").read_bytes())
         except FileNotFoundError:
@@ -93,7 +93,7 @@ class ExampleFolder:
         return found
 
     def remember(self, **more: Any) -> None:
-        """Note it for the next start."""
+        """Record it for the next start."""
         noted = self.path / "example.json.new"
         private.write(noted, json.dumps({**self.remembered(), **more}, indent=1) + "\n")
         noted.replace(self.path / "example.json")
@@ -101,7 +101,7 @@ class ExampleFolder:
     # ---------------------------------------------------------------- files
 
     def _server(self) -> ThreadingHTTPServer:
-        """On the port that it had before: what was submitted names it."""
+        """On its previous port, because submitted URLs contain it."""
         port = int(self.remembered().get("port", 0))
 
         def handler(*args: Any) -> SimpleHTTPRequestHandler:
@@ -143,14 +143,14 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 def _copy_tree(source: Path, target: Path) -> None:
-    """Copy what is in a folder; the modes of where Headgate is installed stay behind."""
+    """Copy the content of a folder; the file modes of the installation are not copied."""
     private.make_folder(target)
     for each in source.iterdir():
         (_copy_tree if each.is_dir() else private.copy)(each, target / each.name)
 
 
 def _write_payloads(origin: Path, address: str) -> None:
-    """Manifests of what is there, a container, and a file that was damaged after its manifest was written."""
+    """Create manifests of the files, a container, and a file that is damaged after its manifest was written."""
     for name in ("pilot-log", "tide-table", "chart"):
         _object_manifest(origin, address, name)
     said = {

@@ -1,4 +1,4 @@
-"""The work of the example: submit payloads, wait for them, run the pipeline on the stored objects.
+"""Loading the example: submitting payloads, waiting for them, and running the pipeline on the stored objects.
 
 Stalled work is reported within seconds, with the reason, and retried after growing pauses.
 """
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from headgate.gate import Gate
 
 WHO = "example"
-#: The jobs of the pipeline, in order, with what each runs.
+#: The jobs of the pipeline, in order, with their commands.
 PIPELINE = {"count": "count.sh", "longest": "longest.sh"}
-#: Cleaned up after its retention, or given up by a person.
+#: Cleaned up after its retention, or deleted by an operator.
 GONE = "gone"
 ENDED = (COMPLETED, FAILED, HELD, GONE)
 #: Seconds without progress until a note is printed, and until the example stops waiting.
 STILL_SECONDS, PATIENCE_SECONDS = 5.0, 60.0
-#: A job that cannot run is tried again after a pause that doubles up to this.
+#: A job that cannot run is retried after a pause that doubles up to this.
 LONGEST_PAUSE_SECONDS = 60.0
 LOOK_SECONDS = 0.1
 #: Seconds between two checks for new chunks, once the example is loaded.
 PIPELINE_SECONDS = 2.0
-#: What the jobs of the pipeline write.
+#: The output folder of the pipeline's jobs.
 LOG = "pipeline.log"
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Something that is submitted."""
+    """A payload of the example."""
 
     type: str
     profile: str
-    #: How it is meant to end.
+    #: Its intended outcome.
     meant: str
     metadata: Mapping[str, str] = field(default_factory=dict)
 
@@ -67,7 +67,7 @@ class Stall(NamedTuple):
 
     why: str
     times: int
-    #: By the clock that only grows.
+    #: On the monotonic clock.
     until: float
 
 
@@ -86,7 +86,7 @@ class Example:
         self._stop = stop
         #: The batch of each payload.
         self.batches: dict[str, str] = {}
-        #: What was submitted by this start; the others are as people have left them.
+        #: The submissions of this start; users may have changed the others.
         self.new: list[str] = []
 
     def load(self) -> None:
@@ -102,7 +102,7 @@ class Example:
                 self._submit(name, payload)
 
     def finish(self) -> None:
-        """Wait until all that was submitted has ended, and the pipeline has nothing left to do."""
+        """Wait until all submissions have ended, and the pipeline has nothing left to do."""
         before, since, told = self._picture(), steady(), False
         while not (self._stop.is_set() or all(self.state(name) in ENDED for name in self.batches)):
             self._stop.wait(LOOK_SECONDS)
@@ -122,7 +122,7 @@ class Example:
             self.run_pipeline()
 
     def run_pipeline(self) -> None:
-        """Each job on every chunk that it may work on."""
+        """Run each job on every chunk that is available."""
         for job, script in PIPELINE.items():
             stall = self._stalls.get(job)
             if self._stop.is_set() or (stall and steady() < stall.until) or not (before := self._next(job)):
@@ -150,7 +150,7 @@ class Example:
             self._say(f"job {job} makes no progress: {why} (log: {log}; it is retried with growing pauses)")
 
     def _why_still(self) -> str:
-        """What is not finished, and what is known about the reason."""
+        """The unfinished work, and the known reasons."""
         found = [alarm.what for alarm in self._gate.alarms()]
         for name, bid in self.batches.items():
             if self.state(name) not in ENDED:
@@ -185,7 +185,8 @@ class Example:
         return [self.state(name) for name in self.batches], self._gate.queue.counts()
 
     def _run(self, *words: str) -> str:
-        """Run another headgate in the example's folder and with its settings, until it ends or we are asked to stop.
+        """Run another headgate in the example's folder with its settings, until it ends or this process is asked to
+        stop.
 
         Returns the last line that it wrote.
         """

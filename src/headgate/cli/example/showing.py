@@ -1,4 +1,4 @@
-"""The example beside the service and the daemons."""
+"""The example, running beside the service and the daemons."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shown_by(console: Console, *, once: bool) -> Iterator[Shown]:
 class Shown:
     """The example, in a thread of its own."""
 
-    #: Seconds between two rounds of the daemons: somebody waits for it.
+    #: Seconds between two rounds of the daemons: a user is waiting for the example.
     interval = 0.5
 
     def __init__(self, console: Console, folder: ExampleFolder, server: ThreadingHTTPServer, *, once: bool) -> None:
@@ -53,7 +53,7 @@ class Shown:
         self._failed: HeadgateError | None = None
 
     def note(self, url: str) -> None:
-        """Remember where the service answers, for those who start the example a second time."""
+        """Record the address of the service, for users who start the example again."""
         self._folder.remember(service=url)
 
     @contextmanager

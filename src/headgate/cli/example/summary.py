@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headgate.cli.example.folder import ExampleFolder
     from headgate.gate import Gate
 
-#: What the example is about.
+#: A description of the example.
 SHOWS = (
     "A web server on this machine offers a small collection. Ingest downloads it, checks every file, stores it as "
     "preserved objects, and records them. A pipeline then counts the words of each object (job count) and finds the "
@@ -27,7 +27,7 @@ SHOWS = (
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Something that is wrong on purpose, and the commands that fix it."""
+    """An intentional problem, and the commands that fix it."""
 
     what: str
     how: str
@@ -36,7 +36,7 @@ class Repair:
 
 @dataclass
 class Summary:
-    """What there is, and what is not as it should be."""
+    """The content of the example's store, and unexpected problems."""
 
     document: dict[str, Any]
     text: str
@@ -52,7 +52,7 @@ class Summary:
 
 
 def summarize(gate: Gate, folder: ExampleFolder, example: Example, *, once: bool) -> Summary:
-    """Look at everything that the example has made, every stored byte too. `once`: the example ends now."""
+    """Check everything that the example has made, including every stored byte. `once`: the example ends now."""
     batches = {name: (bid, example.state(name)) for name, bid in example.batches.items()}
     stored = gate.inventory.objects()
     problems = [*_unmeant(example, batches), *_damage(gate, [each.ark for each in stored]), *example.stalled]
@@ -81,7 +81,7 @@ def summarize(gate: Gate, folder: ExampleFolder, example: Example, *, once: bool
 
 
 def _repairs(gate: Gate, folder: ExampleFolder, batches: dict[str, tuple[str, str]]) -> Iterator[Repair]:
-    """What is wrong on purpose, as far as nobody has fixed it yet."""
+    """The intentional problems that nobody has fixed yet."""
     headgate = folder.program
     torn, state = batches.get("torn.checkm", ("", ""))
     for job in gate.queue.jobs(FAILED, batch=torn) if torn else ():
@@ -130,7 +130,11 @@ def _repair_lines(folder: ExampleFolder, repairs: list[Repair], *, once: bool) -
         yield f"   {repair.how}"
         yield from (f"     {command}" for command in repair.commands)
     yield ""
-    yield "Then start the example again, which carries it out." if once else "The example carries it out at once."
+    yield (
+        "Then start the example again, which completes the work."
+        if once
+        else "The running example then completes the work at once."
+    )
 
 
 def _unmeant(example: Example, batches: dict[str, tuple[str, str]]) -> list[str]:

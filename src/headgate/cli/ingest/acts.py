@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from headgate.service.queue.use_cases import Queue
 
 T = TypeVar("T")
-#: What to do about a profile or manifest that is out of date.
+#: Advice about a profile or manifest that is out of date.
 REFRESH = "resume continues with these; resume --refresh uses the current profile, and fetches the manifest again"
-#: What to know before agreeing.
+#: What the user should know before agreeing.
 WARNINGS = {DELETE_EVENT: "\nDeleted items cannot be restored, and will not be in any later report."}
-#: No more lines than this are shown of what would be changed.
+#: Maximum number of lines in a preview.
 PREVIEW = 20
 
 
@@ -87,7 +87,7 @@ def unhold(console: Console, /, profile: str, *, release_all: bool, dry_run: boo
 
 @click.command("release")
 @click.argument("ids", metavar="[ID]...", nargs=-1, type=ItemId("jid", "bid"))
-@click.option("--profile", type=PROFILE, help="All batches and jobs that the hold of this profile has stopped.")
+@click.option("--profile", type=PROFILE, help="All batches and jobs that were stopped by the hold of this profile.")
 @BULK
 @common
 def release(console: Console, /, ids: Sequence[str], profile: str | None, **how: Any) -> int:
@@ -236,10 +236,10 @@ def act_on(  # noqa: PLR0913 - each is an option of the command
     named: bool = False,
     first: Callable[[], None] = lambda: None,
 ) -> int:
-    """Show the items, ask, and act on each. Returns the exit code.
+    """Show the items, ask for confirmation, and act on each. Returns the exit code.
 
-    `named`: the user named each item, so that no reason is needed, deleting alone is asked about, and a single item is
-    answered directly, with its own error. `first`: called once that is agreed.
+    `named`: the user named each item, so no reason is needed, only deleting is confirmed, and a single item is answered
+    directly, with its own error. `first`: called once after the confirmation.
     """
     if not found:
         console.answer({"count": 0, "items": []}, lambda: f"nothing to {verb}")
@@ -286,14 +286,14 @@ def _named(console: Console, queue: Queue, ids: Sequence[str]) -> list[Item]:
 
 
 def known(gate: Gate, found: Sequence[T], profile: str | None) -> Sequence[T]:
-    """Return what was found. Raises UnknownName if nothing was found because the profile is mistyped."""
+    """Return the items that were found. Raises UnknownName if nothing was found because the profile is mistyped."""
     if profile and not found:
         gate.queue.check_profile(profile)
     return found
 
 
 def _held(queue: Queue, profile: str) -> list[Item]:
-    """Return items stopped by the hold of a collection, except those held for crashes, which need a look at each."""
+    """Return items stopped by the hold of a collection, except those held for crashes, which need a decision each."""
     held: list[Item] = [*queue.batches(HELD, profile=profile), *queue.jobs(HELD, profile=profile)]
     return [item for item in held if not item.former]
 

@@ -1,4 +1,4 @@
-"""`headgate ingest audit`: verify stored objects again and again, as an ordinary job of the ledger.
+"""`headgate ingest audit`: verify stored objects periodically, as an ordinary job of the ledger.
 
 The dataset of a collection has a chunk for each stored version, and follows the inventory: it is published when a
 version is recorded, and withdrawn when the object is deleted. The job has a data id for each object.
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from headgate.gate import Gate
     from headgate.ingest.storage.port import Problem, Progress
 
-#: How the names of these jobs begin.
+#: The name prefix of these jobs.
 PREFIX = "audit-"
-#: Seconds after which an object is audited again, unless its job says otherwise.
+#: Default number of seconds after which an object is audited again.
 RECUR = 90.0 * DAY
-#: Damage is an incident at once: reading it again repairs nothing.
+#: Damage opens an incident at once: reading it again repairs nothing.
 TRIES = 1
-#: Problems that a reason names.
+#: Number of problems that a reason names.
 NAMED = 3
 VERSIONS = {"kind": "split", "format": "{object}.v{version}", "job_format": "{object}", "need": "any"}
 
 
 class Audit(NamedTuple):
-    """The audit of one object; `busy`: it was in use, and is audited the next time."""
+    """The audit of one object; `busy`: it was in use, and will be audited the next time."""
 
     ark: str
     problems: Sequence[Problem]
@@ -48,7 +48,7 @@ class Audit(NamedTuple):
 
 @click.command("audit", short_help="Verify the objects whose audit is due.")
 @click.argument("collections", metavar="[COLLECTION]...", nargs=-1)
-@click.option("--every", type=DURATION, help="How long an audit holds, from now on (default: as defined, else 90d).")
+@click.option("--every", type=DURATION, help="How long an audit is valid, from now on (default: as defined, else 90d).")
 @click.option("--wait", type=DURATION, default=60, help="Longest time to wait for writers of an object (default: 60s).")
 @common
 def audit(console: Console, collections: Sequence[str], every: float | None, wait: float) -> int:
@@ -57,7 +57,7 @@ def audit(console: Console, collections: Sequence[str], every: float | None, wai
     Each collection has a job, audit-COLLECTION, which is defined when it is missing: an ordinary job of the ledger with
     recur, one data id for each object. Run this as often as you like, on several machines at once: each object is
     audited by one of them, when it is due. An object with damage is a failed chunk and an incident, and is not audited
-    again until somebody resubmits it. Exit code 1: problems.
+    again until it is resubmitted. Exit code 1: problems.
 
     \b
     Examples:
@@ -85,7 +85,7 @@ def audit(console: Console, collections: Sequence[str], every: float | None, wai
 
 
 def audit_jobs(gate: Gate, collections: Sequence[str], every: float | None) -> list[Job]:
-    """The audit jobs of these collections, or of all that have objects. One that is missing is defined."""
+    """The audit jobs of these collections, or of all that have objects. Missing ones are defined."""
     there = {name for each in gate.inventory.objects() for name in each.collections}
     there &= {each.name for each in gate.ledger.datasets()}
     strange = next((name for name in collections if name not in there), None)
@@ -105,7 +105,7 @@ def audit_jobs(gate: Gate, collections: Sequence[str], every: float | None) -> l
 
 
 def audit_due(gate: Gate, job: Job, client: str, *, wait: float, progress: Progress) -> Iterator[Audit]:
-    """Audit the objects of a job that are due, one after the other. One that is in use ends this for now."""
+    """Audit the due objects of a job, one after another. An object that is in use ends this for now."""
     from headgate.service.leases.clock import steady
     from headgate.service.leases.renewal import ClaimHold
 
@@ -115,7 +115,7 @@ def audit_due(gate: Gate, job: Job, client: str, *, wait: float, progress: Progr
         claim = gate.ledger.find_next(job.name)
         if claim is None:
             return
-        if claim.dataid in seen:  # It is due again already: that would never end.
+        if claim.dataid in seen:  # It is due again already: this would never end.
             gate.ledger.interrupt(claim, "it was audited just now")
             return
         seen.add(claim.dataid)

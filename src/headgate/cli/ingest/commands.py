@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headgate.service.queue.use_cases import Queue
 
 T = TypeVar("T", "Batch", "IngestJob")
-#: An item, and what is shown beside it.
+#: An item, and the data that is shown beside it.
 S = TypeVar("S", bound="tuple[Item, *tuple[Any, ...]]")
 TYPE, MODE = Word("type", TYPES), Word("mode", MODES)
 TYPE_HELP = f"Type of the payload: {', '.join(TYPES)}."

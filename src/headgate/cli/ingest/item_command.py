@@ -1,4 +1,4 @@
-"""A command as a handler of the queue: its environment, its output, and its exit code."""
+"""Running a command as a handler of the queue: its environment, its output, and its exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headgate.service.queue.checks import DEFAULT_LEASE
 from headgate.service.queue.outcomes import Done, Failed, NotNow, Outcome
 from headgate.service.queue.use_cases import Queue
 
-#: What a command may change, by the JSON object that it prints.
+#: The values that a command may change, by the JSON object that it prints.
 CHANGES = ("message", "priority", "space_needed", "identifiers", "configuration")
 
 
@@ -33,18 +33,18 @@ class ItemCommand:
     def __init__(
         self, queue: Queue, words: Sequence[str], guardian: Guardian, folder: Path, variables: Mapping[str, str]
     ) -> None:
-        """`folder`: for the files of items; only its user can look into it."""
+        """`folder`: for the files of items; only its user can read it."""
         self._queue = queue
         self._words = words
         self._guardian = guardian
         self._folder = folder
         #: Its environment, without the variables of the item.
         self._variables = variables
-        #: What runs, by the item that it works on.
+        #: The running commands, by item.
         self._running: dict[str, Spawned] = {}
 
     def __call__(self, item: Item, hold: ItemHold) -> Outcome:
-        """Exit code 0: done, 75: not now, any other: failed, with the last line of what it wrote to stderr."""
+        """Exit code 0: done, 75: not now, any other: failed, with the last line of its stderr."""
         spawned = Spawned(self._words, self._guardian)
         following = Following(spawned, StopLimits.of(hold.lease or DEFAULT_LEASE, None))
         spawned.on_end = following.look
@@ -68,7 +68,7 @@ class ItemCommand:
         return Failed(why or ended, by_signal=code - 128 in STOP_SIGNALS)
 
     def abandon(self, item: Item) -> None:
-        """Kill what works on the item, and all that it started."""
+        """Kill the command of an item, with everything that it started."""
         spawned = self._running.get(item.id)
         if spawned is not None:
             spawned.kill()

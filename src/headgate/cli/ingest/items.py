@@ -47,14 +47,14 @@ NEAR = 500
 
 
 class ItemId(click.ParamType[str]):
-    """An id, also without its zeros: jid7 is jid0000000007."""
+    """An id, with or without its zeros: jid7 is jid0000000007."""
 
     def __init__(self, *prefixes: str) -> None:
         self.prefixes = prefixes
         self.name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The whole id, of one of the kinds that are wanted here."""
+        """The whole id, of one of the wanted kinds."""
         found = re.fullmatch("(bid|jid)?([0-9]{1,10})", value)
         prefix = found and (found[1] or (self.prefixes[0] if len(self.prefixes) == 1 else None))
         if not found or not prefix:
@@ -107,7 +107,7 @@ def _around(queue: Queue, item: str) -> list[str]:
 
 
 def document(item: Item) -> dict[str, Any]:
-    """An item for programs. The request's id is left out: it is the depositor's own."""
+    """An item as JSON data. The request's id is left out, because it is private to the depositor."""
     found: dict[str, Any] = plain(for_readers(item))
     if "submission" in found:
         del found["submission"]["request_id"]
@@ -115,7 +115,7 @@ def document(item: Item) -> dict[str, Any]:
 
 
 def batch_table(batches: Sequence[Batch]) -> str:
-    """Batches, one a line."""
+    """Batches, one per line."""
     rows = [
         (
             each.id, each.state, each.profile, each.jobs.completed, each.jobs.failed, each.jobs.processing,
@@ -127,24 +127,24 @@ def batch_table(batches: Sequence[Batch]) -> str:
 
 
 def job_table(jobs: Sequence[IngestJob]) -> str:
-    """Ingest jobs, one a line."""
+    """Ingest jobs, one per line."""
     rows = [(each.id, each.batch, each.state, each.priority, each.profile, ago(each.since), why(each)) for each in jobs]
     return table(("ID", "BATCH", "STATE", "PRI", "PROFILE", "SINCE", "WHY"), rows)
 
 
 def item_table(items: Sequence[Item]) -> str:
-    """Batches and jobs together, one a line."""
+    """Batches and jobs together, one per line."""
     rows = [(each.id, each.state, each.profile, ago(each.since), why(each)) for each in items]
     return table(("ID", "STATE", "PROFILE", "SINCE", "WHY"), rows)
 
 
 def why(item: Item) -> str:
-    """Its worker, else the reason for its state."""
+    """Its worker, or else the reason for its state."""
     return f"taken by {item.worker}" if item.worker else item.message or "-"
 
 
 def batch_text(console: Console, batch: Batch, failed: Sequence[str], way: Way) -> str:
-    """Everything of a batch."""
+    """All data of a batch."""
     batch = for_readers(batch)
     counts = batch.jobs
     told = {
@@ -169,7 +169,7 @@ def waits_for(queue: Queue, job: IngestJob) -> Sequence[str]:
 
 
 def job_text(console: Console, job: IngestJob, way: Way, reasons: Sequence[str] = ()) -> str:
-    """Everything of an ingest job."""
+    """All data of an ingest job."""
     job = for_readers(job)
     told = {
         "ingest job": job.id,
@@ -214,7 +214,7 @@ def possible(console: Console, item: Item, way: Way) -> str:
 
 
 def _before_release(console: Console, hold: Hold | None) -> Sequence[str]:
-    """Return what must be done before a held item can be released."""
+    """Return the steps that are needed before a held item can be released."""
     if hold is None:
         return ()
     if hold.file:

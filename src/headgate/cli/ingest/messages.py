@@ -100,7 +100,7 @@ def discard(console: Console, ids: Sequence[str], reason: str) -> None:
 
 
 def _document(message: Message) -> dict[str, object]:
-    """A message for programs; `show` prints its body."""
+    """A message as JSON data; `show` prints its body."""
     document: dict[str, object] = plain(message)
     del document["body"]
     return document

@@ -114,7 +114,7 @@ def verify(console: Console, arks: Sequence[str], wait: float, folder: Path | No
     """
     if folder is not None:
         if arks:
-            raise click.UsageError("name objects, or a folder, not both")
+            raise click.UsageError("name objects or a folder, not both")
         return _verify_folder(console, folder, warnings=warnings)
     problems: list[Problem] = []
     with console.gate() as gate:
@@ -129,7 +129,7 @@ def verify(console: Console, arks: Sequence[str], wait: float, folder: Path | No
 
 
 def ark_of(name: str) -> str:
-    """An ARK, also of the data id that an object has in the job that audits it."""
+    """An ARK, or the corresponding data id in the audit job."""
     from headgate.ingest.formats.ark import of_lock_name
 
     return str(of_lock_name(name)) if name.startswith("ark_") else name
@@ -169,7 +169,7 @@ def _answer_verified(console: Console, objects: int, meter: Meter, found: Sequen
 @click.option("--wait", type=DURATION, default=60, help="Longest time to wait for an object (default: 60s).")
 @common
 def import_objects(console: Console, /, folder: Path, profile: str, arks: Path | None, **how: Any) -> int:
-    """Import the OCFL object in FOLDER, or all objects of the storage root that it is, with all their versions.
+    """Import the OCFL object in FOLDER, or all objects if FOLDER is a storage root, with all their versions.
 
     Every object is verified first; one that breaks a rule of OCFL is refused, with the code of the rule. An id that is
     an ARK is kept; any other becomes the local id of an ARK. An interrupted import can be repeated: nothing is stored
@@ -215,7 +215,7 @@ def _told(name: str, look: Callable[[], list[Problem]]) -> list[Problem]:
 
     try:
         return look()
-    except MissingExtra:  # It is needed for all of them.
+    except MissingExtra:  # Needed for all of them.
         raise
     except (Invalid, Refused, ServiceUnavailable) as error:
         return [Problem(name, "", f"it cannot be verified: {error}")]

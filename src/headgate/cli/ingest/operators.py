@@ -1,4 +1,4 @@
-"""Commands of operators that look at the whole queue, and at what keeps a job from being worked on."""
+"""Commands of operators about the whole queue, and about what blocks a job."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def metrics(console: Console) -> None:
 @click.argument("job", metavar="JID", type=ItemId("jid"))
 @common
 def explain(console: Console, job: str) -> None:
-    """Explain why nobody works on an ingest job: holds, its consumer, and the holders of locks of its object."""
+    """Explain why no consumer processes an ingest job: holds, its consumer, and the holders of locks of its object."""
     with console.gate() as gate, items.naming_the_nearest(console, gate.queue, job):
         found = gate.queue.explain(job)
     console.answer({"job": job, "reasons": list(found)}, lambda: "\n".join(found) or "it can be taken now")
@@ -65,10 +65,10 @@ def explain(console: Console, job: str) -> None:
 @YES
 @common
 def force_fail(console: Console, /, ids: Sequence[str], **how: Any) -> int:
-    """Let ingest jobs fail that a consumer of Headgate or of Merritt has, and remove the locks of their objects.
+    """Make ingest jobs fail that a consumer of Headgate or Merritt has taken, and remove the locks of their objects.
 
-    For a queue that is shared with Merritt. What the consumer reports afterwards is refused, or, if it is one of
-    Merritt's, may still move the job: end that consumer first.
+    For a queue that is shared with Merritt. Later reports of the consumer are refused; a consumer of Merritt's may
+    still move the job, so end it first.
     """
     with console.gate() as gate:
         found = [items.find(console, gate.queue, each) for each in ids]

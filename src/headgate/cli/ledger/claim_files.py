@@ -1,4 +1,4 @@
-"""Variables and files of a command that works on a claim, and the data ids that it lists."""
+"""Variables and files for the command of a claim, and the data ids that it lists."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from headgate.core.errors import BadValue
 if TYPE_CHECKING:
     from headgate.core.ledger.model import Claim, Port
 
-#: The most that is read of a file with data ids.
+#: Maximum number of bytes read from a file with data ids.
 MOST_BYTES = 16 * 2**20
 
 
 class ListedOutputs(NamedTuple):
-    """What a command listed."""
+    """The lists of a command."""
 
     #: The data ids by dataset; None: its job does not fan out.
     outputs: Mapping[str, list[str]] | None = None
-    #: Why that cannot be read; empty: it can.
+    #: Why they cannot be read; empty: they can.
     fault: str = ""
 
 
 def environment(claim: Claim, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables for the command. Those of Headgate cannot be overwritten by the job's own variables."""
+    """Variables for the command. The job's own variables cannot override Headgate's."""
     told = {
         "HEADGATE_JOB": claim.job, "HEADGATE_DATAID": claim.dataid, "HEADGATE_ATTEMPT": str(claim.attempt),
         "HEADGATE_TOKEN": str(claim.token),
@@ -39,7 +39,7 @@ def environment(claim: Claim, own: Mapping[str, str] | None = None) -> dict[str,
 
 
 def secret_variables(claim: Claim) -> dict[str, str]:
-    """Secrets as variables, if the caller asked for them."""
+    """Secrets as variables, if the user requested that."""
     return {
         f"{prefix}_SECRET_{variable_name(name)}": secret
         for prefix, port in _prefixes(claim)
@@ -49,8 +49,8 @@ def secret_variables(claim: Claim) -> dict[str, str]:
 
 @contextmanager
 def claim_files(folder: Path, claim: Claim) -> Iterator[dict[str, str]]:
-    """Variables that name files: the claim; for each input with a mapping the data ids that the claim reads; and for
-    each dataset that the job fans out to a file that the command writes.
+    """Variables that name files: the claim; for each mapped input the data ids that the claim reads; and for each
+    fan-out dataset a file that the command writes.
     """
     with ExitStack() as stack:
         files = {"HEADGATE_CLAIM_FILE": stack.enter_context(private_file(folder, "claim-", claim.to_json() + "\n"))}
@@ -61,14 +61,14 @@ def claim_files(folder: Path, claim: Claim) -> Iterator[dict[str, str]]:
             text = "" if fans_out else "".join(f"{dataid}\n" for dataid in port.dataids)
             path = stack.enter_context(private_file(folder, "ids-", text, ".txt"))
             if fans_out:
-                path.unlink()  # The command makes it: one that forgets to is not taken for one that made nothing.
+                path.unlink()  # The command creates it: forgetting this is not taken for an empty list.
             files |= {f"{prefix}_IDS_FILE": path}
             files.setdefault(f"HEADGATE_{'OUTPUT' if fans_out else 'INPUT'}_IDS_FILE", path)
         yield {name: str(path) for name, path in files.items()}
 
 
 def listed_outputs(claim: Claim, files: Mapping[str, str]) -> ListedOutputs:
-    """What the command listed, before its files are removed."""
+    """The command's lists, read before its files are removed."""
     outputs = {}
     for name, port in claim.outputs.items():
         if port.dataids is None:
@@ -100,7 +100,7 @@ def read_ids(file: str) -> list[str]:
 
 
 def variable_name(name: str) -> str:
-    """A dataset's name as a part of a variable's: capitals, digits and underscores."""
+    """A dataset's name in the form for variables: capitals, digits and underscores."""
     return re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 

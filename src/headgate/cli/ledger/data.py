@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headgate.service.ledger.use_cases import Ledger
 
 HEADINGS = ("DATASET", "DATAID", "JOB", "KIND", "STATUS", "SINCE", "ATTEMPT", "WORKER", "MESSAGE")
-#: Data ids per call of the ledger.
+#: Number of data ids per call of the ledger.
 BATCH = 5000
 #: Longest range of data ids to list: each is a query.
 MOST_LISTED = 1000
@@ -139,7 +139,7 @@ def list_rows(
 def _rows_of(
     ledger: Ledger, dataids: Sequence[str], after: str | None, limit: int, which: Mapping[str, Any]
 ) -> tuple[list[Row], str | None]:
-    """Return the rows of these data ids, never half of one, and the last data id if there are more."""
+    """Return the rows of these data ids, never only part of one, and the last data id if there are more."""
     if after is not None and after not in dataids:
         raise BadValue("after", after, "is not a data id of this range")
     found: list[Row] = []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 #: Ranges with more members than this are confirmed first.
 MANY = 10_000
-#: No more refusals than this are listed.
+#: Maximum number of refusals that are listed.
 MOST_REFUSED = 20
 
 _EXACT = "headgate.exact"
@@ -43,7 +43,7 @@ EXACT = click.option(
 
 @dataclass(frozen=True)
 class Selection:
-    """Expand the data ids that were typed, one by one."""
+    """Expand the given data ids, one by one."""
 
     parts: Sequence[Members]
 
@@ -86,7 +86,7 @@ def is_exact(context: click.Context | None) -> bool:
 
 
 def many_dataids(function: F, *, required: bool = True) -> F:
-    """The argument DATAID..., with ranges. The command gets a Selection; large ranges were confirmed."""
+    """The argument DATAID..., with ranges. The command receives a Selection; large ranges were confirmed."""
 
     @wraps(function)
     def call(*args: Any, dataids: Sequence[Members], yes: bool, **more: Any) -> Any:
@@ -117,7 +117,7 @@ def confirm(selection: Selection, *, yes: bool) -> None:
 def act_on_each(
     console: Console, dataids: Selection, act: Callable[[str], Sequence[Change]]
 ) -> tuple[list[Change], int]:
-    """Act on each chunk in a transaction of its own. Returns the changes and the exit code; lists refused chunks."""
+    """Change each chunk in a separate transaction. Returns the changes and the exit code; lists refused chunks."""
     if len(dataids) == 1:
         return list(act(next(iter(dataids)))), 0
     changes: list[Change] = []

@@ -69,7 +69,7 @@ def define(console: Console, file: Path, holders: Sequence[str], *, yes: bool) -
 
 
 def planned_holders(ledger: Ledger, pipeline: Mapping[str, Any]) -> list[str]:
-    """The jobs that would become holders of secrets by a pipeline, as DATASET/JOB."""
+    """The jobs that a pipeline would make holders of secrets, as DATASET/JOB."""
     datasets: Mapping[str, Mapping[str, Any]] = pipeline.get("dataset", {})
     uses = {name: [*body.get("inputs", ()), *_made(body)] for name, body in pipeline.get("job", {}).items()}
     named = [name for name, body in datasets.items() if body.get("secrets")]
@@ -96,18 +96,18 @@ def define_all(ledger: Ledger, pipeline: Mapping[str, Any], holders: Iterable[st
 
 
 def _in_seconds(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A job as programs define it: with `recur` in seconds."""
+    """A job's definition for programs: with `recur` in seconds."""
     return {**body, **({"recur": parse_recur(body["recur"])} if "recur" in body else {})}
 
 
 def _defined(body: Mapping[str, Any], in_the_file: Iterable[pipeline_keys.Key]) -> dict[str, Any]:
-    """What is defined of a dataset or job: what is watched, and the commands, stay in the file."""
+    """The stored part of a dataset's or job's definition: watches and commands stay in the file."""
     left_out = {key.name for key in in_the_file}
     return {key: value for key, value in body.items() if key not in left_out}
 
 
 def watches_in(file: Path, pipeline: Mapping[str, Any]) -> list[FileWatch]:
-    """The watches of a pipeline file, checked; a folder is relative to the file's."""
+    """The checked watches of a pipeline file; a folder is relative to the file's."""
     from headgate.core.ledger.watches.parsing import parse_watch
 
     found = []
@@ -146,12 +146,12 @@ def _secret(dataset: str, name: str, place: object) -> str:
 
 
 def read_pipeline(file: Path) -> Mapping[str, Any]:
-    """Return the file's content; BadValue with the line and the nearest name if a key is unknown."""
+    """Return the file's content; BadValue with the line and the nearest known name if a key is unknown."""
     return parse_pipeline(file, file.read_bytes())
 
 
 def parse_pipeline(file: Path, data: bytes) -> Mapping[str, Any]:
-    """The same for content that was read already."""
+    """The same for content that was already read."""
     try:
         content = read_toml(data)
     except ValueError as error:
@@ -179,7 +179,7 @@ def parse_pipeline(file: Path, data: bytes) -> Mapping[str, Any]:
 
 
 def _check_maps(file: Path, text: str, job: str, body: Mapping[str, Any]) -> None:
-    """Refuse a mapping of this file with the line of its first mistake."""
+    """Refuse a mapping of this file, naming the line of its first mistake."""
     maps = body["maps"]
     if not isinstance(maps, Mapping):
         why = f"of job {job} in {file.name}, line {_line(text, 'maps')}, is not a table; write [job.{job}.maps.INPUT]"
@@ -195,7 +195,7 @@ def _check_maps(file: Path, text: str, job: str, body: Mapping[str, Any]) -> Non
 
 
 def _check_expect(file: Path, text: str, dataset: str, document: object) -> None:
-    """Refuse an expectation of this file with the line of its first mistake."""
+    """Refuse an expectation of this file, naming the line of its first mistake."""
     try:
         parse_expectation(document)
     except BadValue as error:
@@ -227,7 +227,7 @@ def _check_command(file: Path, text: str, job: str, body: Mapping[str, Any]) -> 
 
 
 def _line_within(text: str, table: Sequence[str], name: str) -> int:
-    """The line of a key within a table, or within the nearest table around it that has a heading of its own."""
+    """The line of a key within a table, or within the nearest enclosing table that has its own heading."""
     lines = text.splitlines()
     for depth in range(len(table), 0, -1):
         parts = r"\s*\.\s*".join(rf"[\"']?{re.escape(part)}[\"']?" for part in table[:depth])
@@ -277,6 +277,6 @@ def _check_lists(file: Path, text: str, name: str, body: Mapping[str, Any]) -> N
 
 
 def _line(text: str, name: str) -> int:
-    """The first line that has the name as a key or in a heading."""
+    """The first line with the name as a key or in a heading."""
     pattern = re.compile(rf'(^|[.\[{{"\s]){re.escape(name)}(["\s.\]=]|$)')
     return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.search(line)), 1)

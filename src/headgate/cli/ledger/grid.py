@@ -1,4 +1,4 @@
-"""The status of chunks as a grid: a line for each data id, a column for each dataset, in the order of the flow."""
+"""The status of chunks as a grid: a line for each data id, and a column for each dataset, in flow order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headgate.core.ledger.model import Row
     from headgate.service.ledger.use_cases import Ledger
 
-#: A letter for each status: the grid is read without colours.
+#: A letter for each status, so that the grid is readable without colours.
 SIGNS = {
     READY: "#",
     RUNNING: ">",
@@ -28,15 +28,15 @@ SIGNS = {
 }
 NOTHING, UNKNOWN = ".", "?"
 GAP = "  "
-#: How much of an input with a mapping is READY; a status; or nothing.
+#: The READY share of a mapped input; a status; or nothing.
 Share: TypeAlias = dict[str, int]
 Cell: TypeAlias = Share | str | None
 
 
 def fan_ins(ledger: Ledger, names: Sequence[str], rows: Sequence[Row], limit: int) -> dict[tuple[str, str], Share]:
-    """For data ids of jobs with mappings: how much of each input that has one is READY.
+    """For data ids of jobs with mappings: the READY share of each mapped input.
 
-    That includes data ids that wait for inputs, which have no rows yet; of each job at most so many.
+    This includes data ids that wait for inputs and have no rows yet, up to a number for each job.
     """
     found: dict[tuple[str, str], Share] = {}
     for job in ledger.jobs():
@@ -52,7 +52,7 @@ def fan_ins(ledger: Ledger, names: Sequence[str], rows: Sequence[Row], limit: in
 
 
 def draw(names: Sequence[str], document: Mapping[str, Mapping[str, Cell]]) -> str:
-    """The grid as letters, with a legend. Names that are too long for the terminal become numbers."""
+    """The grid as letters, with a legend. Names that are too long for the terminal are replaced by numbers."""
     if not document:
         return "no chunks yet"
     dataids = [visible(each, lines=False) for each in document]

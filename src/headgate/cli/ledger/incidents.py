@@ -1,4 +1,4 @@
-"""Commands for incidents: what needs a person."""
+"""Commands for incidents: problems that need a person."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ NUMBER = click.argument("number", type=click.IntRange(1), metavar="N")
 
 @click.group("incident", cls=InOrder)
 def incident() -> None:
-    """List incidents: chunks that failed for good, whose workers keep crashing, that never finish in time, or are late.
+    """List incidents: chunks that failed permanently, whose workers keep crashing, that never finish in time, or that
+    are late.
 
     An incident opens when a chunk has used up its attempts or is held because of failures, crashes or interruptions. It
     closes when the chunk succeeds, is forgotten, or gets a status by hand. The daemon `messenger` sends notices of both
@@ -44,7 +45,7 @@ def incident() -> None:
 @incident.command("list")
 @click.option("--job", type=JOB, help="Only incidents of this job.")
 @click.option("--kind", metavar="WORD", help="Only incidents of this kind: failed, crashes, interruptions or late.")
-@click.option("--closed", is_flag=True, help="Also incidents that are closed.")
+@click.option("--closed", is_flag=True, help="Include closed incidents.")
 @click.option("--after", type=int, metavar="CURSOR", help="Cursor: `next` of the previous page.")
 @limit_option("incidents")
 @tabular
@@ -90,7 +91,7 @@ def show(console: Console, number: int) -> None:
 @NUMBER
 @common
 def acknowledge(console: Console, number: int) -> None:
-    """Say that you know of an incident: no more notices, unless it happens again or closes."""
+    """Acknowledge an incident: no more notices are sent, unless it happens again or closes."""
     found = console.ask(lambda gate: gate.incidents.acknowledge(number))
     console.answer(plain(found), lambda: f"{found.state}  {found.id}  {found.sentence}")
 
@@ -100,7 +101,7 @@ def acknowledge(console: Console, number: int) -> None:
 @click.option("--for", "seconds", type=DURATION, default=3600, help="How long (default: 1h).")
 @common
 def snooze(console: Console, number: int, seconds: float) -> None:
-    """Send no notice of an incident for a while, and one afterwards if it is still open."""
+    """Send no notices about an incident for a while, and one afterwards if it is still open."""
     found = console.ask(lambda gate: gate.incidents.snooze(number, seconds))
     if found.closed is not None:
         console.answer(plain(found), lambda: f"closed already  {found.id}  {found.sentence}")

@@ -1,4 +1,4 @@
-"""Acts on the chunks of a job: those that are named, or all that have a status or match a pattern."""
+"""Operations on the chunks of a job: those that are named, or all that have a status or match a pattern."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 STEAL = click.option("--steal", is_flag=True, help="Take the chunk from a worker that is still alive.")
-#: Changes that a preview lists.
+#: Number of changes that a preview lists.
 SHOWN = 10
 
 
 @dataclass(frozen=True)
 class ChosenChunks:
-    """What was typed to choose chunks."""
+    """The arguments that choose chunks."""
 
     words: Sequence[str]
     statuses: Sequence[str]
@@ -49,7 +49,7 @@ class ChosenChunks:
 
     @property
     def named(self) -> bool:
-        """Whether each chunk is named, by its data id or in a range."""
+        """Whether each chunk is named individually or in a range."""
         return not self.statuses and (self.exact or not any(map(is_pattern, self.words)))
 
     def by_name(self) -> Selection:
@@ -61,7 +61,7 @@ class ChosenChunks:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The same for the ledger."""
+        """The same in the form for the ledger."""
         return {"dataids": list(self.words), "status": list(self.statuses), "exact": self.exact}
 
     def sentence(self) -> str:
@@ -72,7 +72,7 @@ class ChosenChunks:
 
 
 def chosen_chunks(function: F) -> F:
-    """JOB, DATAID..., --failed and --status. The command gets ChosenChunks."""
+    """JOB, DATAID..., --failed and --status. The command receives ChosenChunks."""
 
     @wraps(function)
     def call(*args: Any, words: Sequence[str], failed: bool, status: Sequence[str], **more: Any) -> Any:
@@ -110,7 +110,7 @@ def resubmit(console: Console, /, job_name: str, chosen: ChosenChunks, **how: An
 
     A DATAID can be a range of days, months or numbers, or a pattern such as '2026-10-*'. Named chunks are changed
     together or not at all. With a pattern, --failed or --status, all chunks that match are changed; those that a
-    worker has claimed are listed, and stay as they are.
+    worker has claimed are listed, and not changed.
 
     \b
     Examples:
@@ -179,7 +179,7 @@ def _change(
     return code
 
 
-# ---------------------------------------------------------------- all that match
+# ---------------------------------------------------------------- all matching chunks
 
 
 def change_selected(
@@ -231,7 +231,7 @@ def _preview_text(found: BulkResult, job_name: str) -> str:
 
 
 def bulk_text(found: BulkResult, job_name: str, chosen: ChosenChunks, *, dry_run: bool) -> str:
-    """The result for people: counts, and the first changes."""
+    """The result as text: counts, and the first changes."""
     if not found.count:
         unknown = [word for word in chosen.statuses if word not in STATUS_WORDS.values()]
         near = next((near for word in unknown if (near := nearest(word, STATUS_WORDS))), "")

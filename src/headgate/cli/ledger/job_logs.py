@@ -1,4 +1,4 @@
-"""`headgate job logs`: what an attempt on a chunk wrote, also while it runs."""
+"""`headgate job logs`: the output of an attempt on a chunk, even while it is running."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from headgate.core.values.wire import plain
 if TYPE_CHECKING:
     from headgate.service.ledger.use_cases import Ledger
 
-#: Pause between two looks of --follow: workers send what they wrote every few seconds.
+#: Pause between two polls of --follow: workers upload their output every few seconds.
 LOOK_SECONDS = 1.0
-#: Streams of one attempt, at most; logs that are looked through.
+#: Maximum number of streams of one attempt, and of logs that are searched.
 STREAMS, MOST_LISTED = len(LogStream), len(LogStream) * MOST_LOGGED
 
 
-@click.command("logs", short_help="Show what an attempt on a chunk wrote.")
+@click.command("logs", short_help="Show the output of an attempt on a chunk.")
 @JOB_NAME
 @click.argument("dataid", metavar="DATAID", type=ONE)
 @EXACT
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Number of the attempt (default: the newest).")
 @click.option("--stream", type=Word("stream", (LogStream.STDOUT, LogStream.STDERR)), help="Only this output.")
-@click.option("--follow", "-f", is_flag=True, help="Print what is written, until the attempt ends.")
+@click.option("--follow", "-f", is_flag=True, help="Print new output until the attempt ends.")
 @common
 def logs(
     console: Console, job_name: str, dataid: str, *, attempt: int | None, stream: str | None, follow: bool
 ) -> None:
-    """Show the end of what the newest attempt on a chunk wrote to stdout and stderr, without the claim's secrets.
+    """Show the end of stdout and stderr of the newest attempt on a chunk, without the claim's secrets.
 
-    The setting `log_keep` says how much is kept of each output, `log_keep_for` for how long. While a command runs, its
-    worker sends what was written every few seconds: --follow prints it, and the log of a worker that was killed ends
-    with what it had sent.
+    The setting `log_keep` determines how much of each output is kept, and `log_keep_for` for how long. While a command
+    is running, its worker uploads new output every few seconds: --follow prints it, and the log of a worker that was
+    killed ends with its last upload.
 
     With --stream only the text itself is printed. An attempt that was interrupted is not counted, and has the number of
     the next one: of attempts with the same number the newest is shown.
@@ -73,12 +73,12 @@ def logs(
 
 
 class _Follower:
-    """Prints what is added to the newest log until its attempt ends."""
+    """Prints new text of the newest log until its attempt ends."""
 
     def __init__(self, console: Console, ledger: Ledger, job: str, dataid: str, stream: str | None) -> None:
         self._console, self._ledger = console, ledger
         self._job, self._dataid, self._stream = job, dataid, stream
-        #: What was printed, by token and stream.
+        #: The printed logs, by token and stream.
         self._printed: dict[tuple[int, LogStream], str] = {}
         self._last: tuple[int, LogStream] | None = None
         self._complaint = ""
@@ -87,7 +87,7 @@ class _Follower:
         """Until the attempt ends."""
         while True:
             try:
-                running = self._is_running()  # First: what was written until then is read after it.
+                running = self._is_running()  # First: text written until then is read after it.
                 found = self._ledger.logs(
                     self._job, self._dataid, attempt=attempt, stream=self._stream, limit=STREAMS
                 )  # fmt: skip
@@ -120,7 +120,7 @@ class _Follower:
 
 
 def _newest(found: Sequence[Log]) -> list[Log]:
-    """The logs of the newest attempt among these."""
+    """The logs of the newest of these attempts."""
     return [each for each in found if each.token == found[0].token]
 
 

@@ -1,8 +1,8 @@
-"""Chunk after chunk, of one job or of several, many at a time: `job run --loop` and `headgate work`.
+"""Running chunk after chunk, of one or several jobs, many at a time: `job run --loop` and `headgate work`.
 
 The parent has no connection and no thread: each chunk runs in a forked child, so that no open transaction is inherited,
-and a child that crashes affects no other. What children import, the parent has imported before. Where the loop waits
-for what others do, one more child looks out for it; see `lookout`.
+and a child that crashes affects no other. Modules that children need are imported by the parent before. If the loop
+waits for others, one more child looks out for work; see `lookout`.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from headgate.cli.terminal.failures import CANNOT_REACH, FAILED, NOTHING_TO_DO, 
 from headgate.cli.terminal.talk import talk
 from headgate.core.errors import HeadgateError, Invalid, Unavailable
 
-#: Why a chunk's child ended, beside the exit code of its command.
+#: Why a chunk's child ended, besides the exit code of its command.
 WORKED, IDLE, BROKEN, AWAY, INTERRUPTED = "worked", "idle", "broken", "away", "interrupted"
 #: The longest pause after children that were killed, and after those that could not run their command (seconds).
 LONGEST_PAUSE, LONGEST_BROKEN_PAUSE = 10.0, 60.0
-#: The longest sleep of the parent, and how often it asks how far the jobs are.
+#: The longest sleep of the parent, and how often it asks for the progress of the jobs.
 SLEEP_SECONDS, CHECK_SECONDS = 1.0, 2.0
-#: The same when a resident loop has nothing to do.
+#: The same while a resident loop is idle.
 QUIET_CHECK_SECONDS = 30.0
 #: Longest text that a child reports.
 MOST_SAID = 3000
 
 
 class Until(Enum):
-    """How long a loop goes on."""
+    """How long a loop continues."""
 
     #: Until there is nothing to claim.
     IDLE = "idle"
-    #: Until every chunk is done or failed for good, those of other workers included.
+    #: Until every chunk is done or has failed permanently, including those of other workers.
     DONE = "done"
     #: Until it is asked to stop.
     STOPPED = "stopped"
@@ -55,23 +55,23 @@ class Until(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ChunkEnd:
-    """How the child of a chunk ended."""
+    """The outcome of a chunk's child."""
 
     job: str
     #: One of the words above.
     word: str
-    #: Exit code of the command, or of what went wrong before.
+    #: Exit code of the command, or of an earlier failure.
     code: int
     #: The chunk; empty: none was claimed.
     dataid: str = ""
-    #: Why it failed, was interrupted, or why there was nothing to do.
+    #: Why it failed or was interrupted, or why there was nothing to do.
     why: str = ""
-    #: Chunks that are left, if they were counted.
+    #: Number of chunks that are left, if they were counted.
     left: int | None = None
 
 
 class Tell:
-    """What a child reports to its parent, line by line."""
+    """A child's reports to its parent, line by line."""
 
     def __init__(self, pipe: int, *, count_left: bool) -> None:
         #: Whether to count the chunks that are left.
@@ -92,11 +92,11 @@ class Tell:
         self._said["why"] = sentence[:MOST_SAID]
 
     def end(self, word: str) -> None:
-        """Why the child ends: the last that it says."""
+        """Why the child ends: its last message."""
         self._write({"word": word, **self._said})
 
     def _write(self, content: dict[str, Any]) -> None:
-        with suppress(BrokenPipeError):  # The parent was killed: the chunk is reported all the same.
+        with suppress(BrokenPipeError):  # The parent was killed: the chunk is reported nevertheless.
             os.write(self._pipe, json.dumps(content).encode() + b"\n")
 
 
@@ -105,36 +105,36 @@ RunOne = Callable[[Stops, Tell], int]
 
 
 class Display(Protocol):
-    """Shows how far a loop is."""
+    """Displays the progress of a loop."""
 
-    #: Whether it prints what goes wrong in children, and they print nothing.
+    #: Whether it prints the failures of children, which then print nothing.
     prints_errors: bool
 
     @property
     def count_is_due(self) -> bool:
-        """Whether children are to count what is left."""
+        """Whether children have to count the remaining chunks."""
         ...
 
     def claimed(self, job: str) -> None:
-        """A chunk of the job runs."""
+        """A chunk of the job has started."""
 
     def ended(self, end: ChunkEnd) -> None:
         """A child that had claimed a chunk has ended."""
 
     def states(self, states: Sequence[JobState]) -> None:
-        """How far the jobs are, other workers included."""
+        """The progress of the jobs, including other workers."""
 
     def stopping(self, running: int) -> None:
-        """The loop was asked to stop while that many chunks run."""
+        """The loop was asked to stop while that many chunks are running."""
 
     def note(self, text: str) -> None:
-        """A sentence for people."""
+        """A message for the user."""
 
     def draw(self) -> None:
-        """Draw what has changed, unless it was drawn just now."""
+        """Draw the changes, unless that was done just now."""
 
     def close(self) -> None:
-        """The loop is over."""
+        """The loop has ended."""
 
 
 @dataclass
@@ -142,19 +142,19 @@ class LoopJob:
     """One job of a loop."""
 
     name: str
-    #: Chunks at a time.
+    #: Number of chunks at a time.
     workers: int
     run_one: RunOne
-    #: Whether a child may find something.
+    #: Whether a child may find a chunk.
     looks: bool = True
-    #: Children that run, and those of them that have not claimed a chunk yet.
+    #: The running children, and those of them that have not claimed a chunk yet.
     children: int = 0
     searching: int = 0
     #: Until when no child is started.
     rests_until: float = 0.0
-    #: Children in a row that were killed.
+    #: Number of consecutive children that were killed.
     killed: int = 0
-    #: The exit code of what keeps the job from running, and how many children in a row found that.
+    #: The exit code of a condition that prevents the job from running, and how many consecutive children found it.
     broken: int = 0
     breaks: int = 0
     #: Why there was nothing more to do.
@@ -283,7 +283,7 @@ class JobLoop:
         if self._lookout and self._lookout.answers >= 0:
             pipes.append(self._lookout.answers)
         pipes += [self._leash] if self._leash >= 0 else []
-        poll = select.poll()  # Select knows no more than 1,024 descriptors.
+        poll = select.poll()  # `select` supports at most 1,024 descriptors.
         for pipe in pipes:
             poll.register(pipe, select.POLLIN)
         ready = {pipe for pipe, _ in poll.poll(1000 * max(min([SLEEP_SECONDS, *wakes]), 0))}
@@ -317,7 +317,7 @@ class JobLoop:
             self._over = 0
 
     def _ask_states(self, lookout: Lookout) -> None:
-        """Ask from time to time how far the jobs are, and when nothing more runs here."""
+        """Ask for the progress of the jobs occasionally, and when nothing is running here any more."""
         now, is_quiet = time.monotonic(), self._is_quiet()
         if not lookout.is_asked and (now >= self._check_at or (is_quiet and not self._was_quiet)):
             self._check_at = now + (QUIET_CHECK_SECONDS if is_quiet and self._until is Until.STOPPED else CHECK_SECONDS)
@@ -325,7 +325,7 @@ class JobLoop:
         self._was_quiet = is_quiet
 
     def _is_quiet(self) -> bool:
-        """Whether nothing runs here, and nothing can be started."""
+        """Whether nothing is running here, and nothing can be started."""
         return not self._children and not any(job.looks and not job.broken for job in self._jobs)
 
     def _hear_children(self) -> None:
@@ -358,7 +358,7 @@ class JobLoop:
     def _ended(self, child: _Child, code: int) -> None:
         job, said = child.job, child.said
         job.children -= 1
-        # A child that was killed says nothing. If it is killed again and again, the pauses between grow.
+        # A killed child reports nothing. The pauses grow if this happens repeatedly.
         job.killed = 0 if said else job.killed + 1
         if job.killed:
             job.rest(min(0.1 * 2.0 ** min(job.killed, 10), LONGEST_PAUSE))
@@ -392,14 +392,14 @@ class JobLoop:
             if self._lookout:
                 self._lookout.look(job.name)
         elif not self._lookout:
-            job.looks = True  # When one finds nothing, another may still make something that can be worked on.
+            job.looks = True  # When one finds nothing, another may still produce chunks to process.
 
     # ---------------------------------------------------------------- children
 
     def _start(self, job: LoopJob) -> None:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
-        # Blocked until both sides can hear them: the parent passes them on, and the child has handlers of its own.
+        # Blocked until both sides can handle them: the parent passes them on, and the child has its own handlers.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         child = os.fork()
         if child == 0:
@@ -419,7 +419,7 @@ class JobLoop:
         try:
             signal.set_wakeup_fd(-1)
             self._hear_signals_as_before()
-            with Stops() as stops:  # To the very end: a signal must not keep the parent from learning what happened.
+            with Stops() as stops:  # To the very end: a signal must not prevent the parent from learning the outcome.
                 try:
                     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                     code, word = self._outcome(job.run_one, stops, tell)
@@ -434,7 +434,7 @@ class JobLoop:
             os._exit(code)
 
     def _outcome(self, run_one: RunOne, stops: Stops, tell: Tell) -> tuple[int, str]:
-        """Work on one chunk. Returns the exit code, and why it ended."""
+        """Process one chunk. Returns the exit code, and why it ended."""
         try:
             code = run_one(stops, tell)
         except HeadgateError as error:
@@ -455,7 +455,7 @@ class JobLoop:
     def _failed_with(self, error: HeadgateError) -> tuple[int, str]:
         away = isinstance(error, Unavailable) and not self._console.claimed
         if away and self._lookout:
-            return CANNOT_REACH, AWAY  # The lookout says so, once.
+            return CANNOT_REACH, AWAY  # The lookout reports this, once.
         if isinstance(error, Unavailable) and self._lookout:
             return report(error, self._console), AWAY
         going_on = self._console.claimed and not isinstance(error, Invalid | Unavailable)

@@ -1,4 +1,4 @@
-"""`headgate job run`: a command that runs on chunk after chunk, each claimed, kept alive and reported."""
+"""`headgate job run`: running a command on chunk after chunk, each claimed, renewed and reported."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from headgate.service.leases.renewal import ClaimHold
     from headgate.service.ledger.use_cases import Ledger
 
-#: Attempts of a chunk that a loop makes without a pause, and the longest pause after later ones (seconds).
+#: Number of attempts at a chunk that a loop makes without a pause, and the longest pause after later ones (seconds).
 PROMPT_ATTEMPTS, LONGEST_PAUSE = 4, 60.0
-#: What running a chunk imports when it is first needed.
+#: Modules that running a chunk imports on first use.
 CHUNK_MODULES = (
     "ctypes", "encodings.ascii", "shlex", "tempfile", "headgate.cli.ledger.run_log",
     "headgate.cli.processes.environment",
     "headgate.cli.processes.pair", "headgate.cli.processes.running", "headgate.core.values.variables",
     "headgate.service.checks", "headgate.service.leases.renewal", "headgate.service.secrets.keyring",
 )  # fmt: skip
-#: Exit code when the command ran for too long, as of timeout(1).
+#: Exit code when the command ran for too long, as for timeout(1).
 TIMED_OUT = 124
-#: Pause before a report is repeated to a store that does not answer.
+#: Pause before a report is retried while the store is unavailable.
 RETRY_SECONDS = 0.5
 
 
 #: Options of commands that run a user's command on chunks.
 RUN_OPTIONS = together(
     click.option(
-        "--lease", type=DURATION, default=60, help="Time until a claim expires after this process died (default: 60s)."
+        "--lease", type=DURATION, default=60, help="Time until a claim expires after this process died (default: 60s). "
     ),
     GRACE,
     click.option(
@@ -62,7 +62,7 @@ RUN_OPTIONS = together(
 
 
 class RunEnd(NamedTuple):
-    """How the work on a chunk ended."""
+    """The outcome of a chunk's attempt."""
 
     code: int
     why: str = ""
@@ -70,7 +70,7 @@ class RunEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkRun:
-    """What is run on chunks of a job, and how."""
+    """The command for the chunks of a job, and how to run it."""
 
     job: str
     command: Sequence[str]
@@ -83,17 +83,17 @@ class ChunkRun:
     timeout: float | None = None
     #: The working folder of the command; None: ours.
     runs_in: Path | None = None
-    #: Variables for the command, beside those of the job's definition.
+    #: Variables for the command, besides those in the job's definition.
     variables: Mapping[str, str] = field(default_factory=dict)
-    #: A file with the job's key; empty: the key of the settings.
+    #: A file with the job's key; empty: the key in the settings.
     key_file: str = ""
-    #: Whether what the command writes is only kept, and not passed on.
+    #: Whether the command's output is only stored, and not passed on.
     silent: bool = False
-    #: Whether a command that was asked to stop is killed after the grace.
+    #: Whether a command that was asked to stop is killed after the grace period.
     hurries: bool = False
 
     def read_key(self) -> str | None:
-        """The job's key; None: that of the settings."""
+        """The job's key; None: the one in the settings."""
         if not self.key_file:
             return None
         from headgate.service.secrets.keyring import read_private
@@ -105,11 +105,11 @@ class ChunkRun:
 @next_or_named
 @click.option("--loop", is_flag=True, help="Continue until there is nothing left to do.")
 @click.option(
-    "--until-done", is_flag=True, help="Continue until every chunk is finished, also those that others work on."
+    "--until-done", is_flag=True, help="Continue until every chunk is finished, including those of other workers."
 )
 @number_option("--workers", 1000, 1, "Number of chunks at a time; needs --loop or --until-done.")
 @RUN_OPTIONS
-@click.option("--timeout", type=DURATION, help="Longest time for CMD on a chunk; then it has failed.")
+@click.option("--timeout", type=DURATION, help="Longest time for CMD on a chunk, after which the chunk fails.")
 @common
 def run(
     console: Console, /, job_name: str, dataid: str | None, *, loop: bool, until_done: bool, workers: int, **how: Any
@@ -130,9 +130,9 @@ def run(
     nothing is claimed (exit code 77). With --secrets-in-env the secrets are also in
     HEADGATE_INPUT_<NAME>_SECRET_<SECRET> and HEADGATE_OUTPUT_<NAME>_SECRET_<SECRET>.
 
-    The output of CMD on stdout and stderr appears here as it does without Headgate. The end of it is kept with the
-    attempt, without the claim's secrets: `headgate job logs JOB DATAID` shows it, also while CMD runs. The last line is
-    recorded with a failure. The setting `log_keep` says how much is kept; 0 keeps nothing.
+    The stdout and stderr of CMD appear here as they would without Headgate. The end of it is kept with the attempt,
+    without the claim's secrets: `headgate job logs JOB DATAID` shows it, even while CMD is running. The last line is
+    recorded with a failure. The setting `log_keep` determines how much is kept; 0 keeps nothing.
 
     A stop signal (SIGTERM, SIGINT, SIGHUP, SIGQUIT) that arrives before CMD has ended interrupts the chunk, whatever
     CMD's exit code: no attempt is used up, and the chunk is claimed again before all others. `stop_exit = "trust"` in
@@ -176,7 +176,9 @@ def _loop(console: Console, chunk: ChunkRun, workers: int, *, until_done: bool) 
 
 
 def import_early(console: Console) -> None:
-    """Import what the child of each chunk needs, before the first is forked: each would import it by itself."""
+    """Import everything that the child of each chunk needs before the first fork: otherwise each would import it
+    itself.
+    """
     import gc
     from importlib import import_module
 
@@ -186,13 +188,15 @@ def import_early(console: Console) -> None:
         import_module(name)
     preload(console.settings)
     gc.collect()
-    gc.freeze()  # What was imported stays: a child that collects would copy it.
+    gc.freeze()  # Imported modules stay: garbage collection in a child would copy them.
 
 
 def run_one(
     console: Console, stops: Stops, chunk: ChunkRun, *, dataid: str | None = None, tell: Tell | None = None
 ) -> int:
-    """Run one chunk from claim to report. Returns the exit code; `tell` gets what a loop wants to know."""
+    """Run one chunk, from its claim to the report. Returns the exit code; `tell` receives the facts that a loop wants
+    to know.
+    """
     from headgate.cli.ledger.run_log import RunLog
     from headgate.cli.processes.environment import withheld
     from headgate.cli.processes.running import Following, StopLimits
@@ -237,10 +241,10 @@ def run_one(
 
 
 def _end_round(tell: Tell, ledger: Ledger, stops: Stops, pause: float, job: str) -> None:
-    """A loop rests after failures, and counts what is left from time to time."""
+    """A loop pauses after failures, and counts the remaining chunks occasionally."""
     stops.rest(pause)
     if tell.count_left:
-        with suppress(HeadgateError):  # It was worked on and reported: a number more or less is no failure.
+        with suppress(HeadgateError):  # It was processed and reported: a missing count is not a failure.
             tell.left(ledger.left(job))
 
 
@@ -264,7 +268,7 @@ def _work(
     log.start()
     stops.deliver = following.hear
     try:
-        if stops.number:  # Asked to stop while it was claimed: the command is not started.
+        if stops.number:  # Asked to stop during the claim: the command is not started.
             hold.stop()
             return _interrupted(console, ledger, hold, stops.number, "before the command started")
         with claim_files(folder, claim) as files:
@@ -289,7 +293,7 @@ def _reported(
     console: Console, ledger: Ledger, hold: ClaimHold, following: Following, code: int, log: RunLog,
     listed: ListedOutputs,
 ) -> RunEnd:  # fmt: skip
-    """The command has ended: report what came of it."""
+    """The command has ended: report the outcome."""
     claim = hold.claim
     if following.left_something:
         console.say("headgate: stopped processes that the command had left running")
@@ -305,7 +309,7 @@ def _reported(
 
 
 def _succeeded(console: Console, ledger: Ledger, hold: ClaimHold, listed: ListedOutputs) -> RunEnd:
-    """The command has done its work: what it listed decides."""
+    """The command succeeded: its lists decide."""
     claim, fault = hold.claim, listed.fault
     if not fault:
         try:
@@ -319,7 +323,7 @@ def _succeeded(console: Console, ledger: Ledger, hold: ClaimHold, listed: Listed
 
 
 def _failed(ledger: Ledger, hold: ClaimHold, code: int, why: str) -> RunEnd:
-    """The command failed, ran for too long, or some of its output could not be written."""
+    """The command failed, ran for too long, or part of its output could not be written."""
     _report(hold, lambda: ledger.fail(hold.claim, why))
     return RunEnd(code, why)
 
@@ -343,9 +347,9 @@ def _could_not_start(console: Console, ledger: Ledger, claim: Claim, error: OSEr
 
 
 def _end_lost(ledger: Ledger, claim: Claim, following: Following) -> None:
-    """The command was stopped because the claim was lost or about to be."""
+    """The command was stopped because the claim was lost, or about to be lost."""
     why = getattr(following.lost, "why", str(following.lost))
-    with suppress(HeadgateError):  # Perhaps it is still ours: then others need not wait for its end.
+    with suppress(HeadgateError):  # It may still be ours: then others need not wait for its end.
         if following.stopped_by:
             ledger.interrupt(claim, f"interrupted by {signal_name(following.stopped_by)}")
         else:
@@ -354,7 +358,7 @@ def _end_lost(ledger: Ledger, claim: Claim, following: Following) -> None:
 
 
 def _failure(code: int, log: RunLog) -> str:
-    """Why it failed, as far as it is known; empty: it did not."""
+    """Why it failed, as far as known; empty: it did not."""
     if code == 0:
         return log.output_error
     line = log.last_line()
@@ -366,7 +370,7 @@ def _ended(code: int) -> str:
 
 
 def _report(hold: ClaimHold, send: Callable[[], None]) -> None:
-    """Report the outcome. While the lease lives, a store that does not answer is asked again, and signals wait."""
+    """Report the outcome. While the lease is valid, an unavailable store is retried, and signals wait."""
     while True:
         try:
             send()
@@ -379,7 +383,7 @@ def _report(hold: ClaimHold, send: Callable[[], None]) -> None:
 
 
 def _check_variables(console: Console, ledger: Ledger, claim: Claim) -> None:
-    """The job sets nothing here but what this worker's owner allows, no matter who defined it; else the chunk fails."""
+    """The job sets only variables that this worker's owner allows; otherwise the chunk fails."""
     from headgate.core.values.variables import check_job_variables
 
     try:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 @TIMEOUT
 @common
 def wait(console: Console, job_name: str, dataids: Sequence[Members], timeout: float | None) -> int:
-    """Wait until chunks are finished, or nobody will try them again.
+    """Wait until chunks are finished, or will not be retried.
 
     Without a DATAID: until JOB has no chunk left that is running or can be claimed. A DATAID can be a range of days,
     months or numbers, and need not exist yet.
 
-    Exit code 0 when all are finished, 1 when a chunk failed for good or is held, 75 when --timeout has passed.
+    Exit code 0 when all are finished, 1 when a chunk failed permanently or is held, 75 when --timeout has passed.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Commands for jobs: claim and report, explain and plan, and what support does."""
+"""Commands for jobs: claiming and reporting, explaining and planning, and operators' actions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 #: A job's chunk. The data id is taken literally: it comes from a claim.
 CHUNK = together(JOB_NAME, click.argument("dataid", metavar="DATAID"))
-#: The same, typed by a person: a range is refused.
+#: The same, entered by a user: a range is refused.
 TYPED_CHUNK = together(JOB_NAME, click.argument("dataid", metavar="DATAID", type=ONE), EXACT)
 TOKEN = click.option("--token", type=int, required=True, metavar="N", help="Token of the claim.")
 LEASE = click.option(
@@ -109,7 +109,7 @@ def next_chunk(console: Console, job_name: str, dataid: str | None, worker: str 
 @TOKEN
 @click.option(
     "--ids-from", metavar="DATASET=FILE", multiple=True,
-    help="Data ids that were made of a dataset that the job fans out to, one per line; - reads them from stdin.",
+    help="Data ids that were made in a fan-out dataset, one per line; - reads them from stdin.",
 )  # fmt: skip
 @common
 def success(console: Console, job_name: str, dataid: str, token: int, ids_from: Sequence[str]) -> None:
@@ -175,7 +175,7 @@ def explain(console: Console, job_name: str, dataid: str) -> None:
     if any(each.used_up for each in verdict.conditions) or any(map(lacks_late, own)):
         console.say(f"to run it again: {console.command('job', 'resubmit', job_name, dataid, '--reason', 'why')}")
     if any(row.status in (ERROR, HOLD) and row.attempt for row in own):
-        console.say(f"what it wrote: {console.command('job', 'logs', job_name, dataid)}")
+        console.say(f"its output: {console.command('job', 'logs', job_name, dataid)}")
     if any(row.status == HOLD for row in own):
         console.say(f"to release it: {console.command('job', 'unhold', job_name, dataid)}")
     if own and any(each.row and is_left_out(each.row) for each in verdict.conditions):
@@ -294,13 +294,13 @@ def set_status(console: Console, /, dataset: str, dataid: str, job_name: str, **
 @click.argument("dataids", metavar="DATAID...", nargs=-1, required=True, type=DataIdRange())
 @EXACT
 @ANY_REASON
-@click.option("--reopen", is_flag=True, help="Undo it: more may arrive.")
+@click.option("--reopen", is_flag=True, help="Reopen it: more may arrive.")
 @common
 def close(console: Console, job_name: str, dataids: Sequence[Members], reason: str, *, reopen: bool) -> None:
     """Declare data ids of JOB complete, where its mapped inputs have no calendar.
 
-    JOB then claims them once everything that has arrived is READY. What arrives later is noted, or causes a redo, as
-    the mapping of the input says. A DATAID can be a range of months, days or numbers. After an interruption run the
+    JOB then claims them once everything that has arrived is READY. Later arrivals are noted, or cause a redo, as the
+    mapping of the input says. A DATAID can be a range of months, days or numbers. After an interruption run the
     command again: nothing is closed twice.
     """
     chosen = list(Selection(dataids))
@@ -348,7 +348,7 @@ def reap(console: Console) -> None:
 
 
 def plain_port(port: Any) -> dict[str, Any]:
-    """A dataset's connection data for programs."""
+    """A dataset's connection data as JSON."""
     sealed = {"sealed": dict(port.sealed)} if port.sealed else {}
     return {"uri": port.uri, "settings": dict(port.settings), "secrets": dict(port.secrets), **sealed}
 
@@ -388,6 +388,6 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _explained(verdict: Verdict) -> str:
-    """The answer, then the conditions. NO: it blocks; err: it failed, and may be retried; yes: it is fine."""
+    """The verdict, then the conditions. NO: it blocks; err: it failed, and may be retried; yes: it is met."""
     marks = [("NO" if not each.ok else "err" if each.failed else "yes", each.text) for each in verdict.conditions]
     return "\n".join([verdict.sentence().splitlines()[0], *(f"  {mark:<3}  {text}" for mark, text in marks)])

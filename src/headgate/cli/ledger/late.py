@@ -1,4 +1,4 @@
-"""`headgate late`: data that should be there."""
+"""`headgate late`: data that is expected and missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.core.ledger.expectations.model import LateChunk, Lateness
     from headgate.gate import Gate
 
-#: Seconds after which a judge that does not come is worth a note.
+#: Seconds of delay after which a missing judge is reported.
 BEHIND = 60.0
 
 
@@ -49,7 +49,7 @@ def late(console: Console, dataset: str | None, after: int | None, limit: int, *
 
     def ask(gate: Gate) -> tuple[Sequence[LateChunk], Sequence[Lateness]]:
         if dataset is not None:
-            gate.ledger.status(dataset, limit=1)  # Raises UnknownName for a dataset that there is not.
+            gate.ledger.status(dataset, limit=1)  # Raises UnknownName for an unknown dataset.
         found = () if summary else gate.expectations.late(dataset, after=after, limit=limit + 1)
         return found, [each for each in gate.expectations.lateness() if dataset in (None, each.dataset)]
 

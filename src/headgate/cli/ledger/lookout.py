@@ -1,7 +1,7 @@
-"""Looks out for work while a loop has none: a child of the loop with a connection of its own, woken by the store.
+"""Looks out for work while a loop has none: a child of the loop with its own connection, woken by the store.
 
-The loop names jobs, a line each; the lookout answers when a chunk of one can be claimed. It claims nothing itself. On
-request it counts how far all jobs are. A store that does not answer is asked again, with growing pauses.
+The loop sends names of jobs, one per line; the lookout answers when a chunk of one can be claimed. It claims nothing
+itself. On request it counts the progress of all jobs. An unavailable store is retried, with growing pauses.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 #: First and longest pause before an unavailable store is asked again.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
-#: An order: how far all jobs are. Any other is the name of a job to look out for, after a blank.
+#: An order: report the progress of all jobs. Any other order is the name of a job to look out for, after a blank.
 STATES, FINAL_STATES, LOOK = b"states", b"final", b" "
-#: Longest line of an order, and bytes read at once.
+#: Maximum length of an order, and number of bytes read at once.
 PORTION = 65536
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """How far a job is, other workers included."""
+    """The progress of a job, including other workers."""
 
     job: str
-    #: Chunks that run or can be claimed, now or later.
+    #: Chunks that are running or can be claimed, now or later.
     left: int
-    #: Chunks that failed for good or are held.
+    #: Chunks that failed permanently or are held.
     failed: int
     #: Why it is paused; empty: it is not.
     paused: str = ""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left that this loop could work on."""
+        """Whether nothing is left that this loop could process."""
         return self.left == 0 or bool(self.paused)
 
 
@@ -55,26 +55,26 @@ class JobState:
 class Heard:
     """Messages of a lookout."""
 
-    #: Jobs of which a chunk can be claimed.
+    #: Jobs with a chunk that can be claimed.
     work: list[str] = field(default_factory=list)
-    #: How far each job is; empty: it was not counted.
+    #: The progress of each job; empty: it was not counted.
     states: list[JobState] = field(default_factory=list)
-    #: Whether those were asked for when nothing ran here.
+    #: Whether it was requested while nothing was running here.
     is_final: bool = False
     #: Sentences for people.
     notes: list[str] = field(default_factory=list)
-    #: Whether the store does not answer.
+    #: Whether the store is unavailable.
     away: bool = False
-    #: The exit code, if there is no point in going on.
+    #: The exit code, if there is no point in continuing.
     refused: int = 0
 
 
-#: Called once the store answers, before anything else.
+#: Called once the store answers, before any other callback.
 Begin = Callable[["Ledger"], None]
 
 
 class Lookout:
-    """The lookout, as the loop sees it."""
+    """The loop's side of the lookout."""
 
     def __init__(self, console: Console, jobs: Sequence[str], begin: Begin) -> None:
         self._console = console
@@ -82,17 +82,17 @@ class Lookout:
         self._begin = begin
         self._pid = 0
         self._orders = -1
-        #: The pipe of its answers; -1: there is none now.
+        #: The pipe with its answers; -1: there is none at the moment.
         self.answers = -1
         self._rest = b""
         self._watched: set[str] = set()
         self._starts_at = 0.0
         self._pause = FIRST_PAUSE
-        #: Whether states were asked for and did not come yet.
+        #: Whether the progress was requested and has not arrived yet.
         self.is_asked = False
 
     def start(self) -> None:
-        """Fork it, and ask how far the jobs are."""
+        """Fork it, and ask for the progress of the jobs."""
         orders, self._orders = os.pipe()
         self.answers, answers = os.pipe()
         os.set_blocking(self.answers, False)
@@ -111,17 +111,17 @@ class Lookout:
             self._order(LOOK + name.encode())
 
     def look(self, job: str) -> None:
-        """Look out for a chunk of this job, until there is one."""
+        """Look out for a chunk of this job until there is one."""
         self._watched.add(job)
         self._order(LOOK + job.encode())
 
     def ask_states(self, *, final: bool) -> None:
-        """Ask how far all jobs are. `final`: nothing runs here."""
+        """Ask for the progress of all jobs. `final`: nothing is running here."""
         self.is_asked = True
         self._order(FINAL_STATES if final else STATES)
 
     def hear(self) -> Heard:
-        """Its messages since, without waiting. One that died is replaced."""
+        """Its new messages, without waiting. A dead one is replaced."""
         heard = Heard()
         if self.answers < 0:
             if time.monotonic() >= self._starts_at:
@@ -166,7 +166,7 @@ class Lookout:
             heard.refused = heard.refused or said.get("refused", 0)
 
     def _order(self, line: bytes) -> None:
-        with suppress(BrokenPipeError, OSError):  # It has just died: the next one is asked again.
+        with suppress(BrokenPipeError, OSError):  # It has just died: its successor is asked again.
             os.write(self._orders, line + b"\n")
 
 
@@ -179,7 +179,7 @@ def _look_out(console: Console, jobs: Sequence[str], begin: Begin, orders: int, 
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number in STOP_SIGNALS:  # The loop decides when it ends.
+        for number in STOP_SIGNALS:  # The loop decides when to end.
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         _Watch(console, jobs, begin, orders, answers).watch()
@@ -200,13 +200,13 @@ class _Watch:
         self._orders, self._answers = orders, answers
         self._bell, self._ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._rest = b""
-        #: Jobs to look out for, and what is to be counted.
+        #: Jobs to look out for, and whether to count.
         self._wanted: dict[str, Looking[bool] | None] = {}
         self._asked = b""
         self._is_away = False
 
     def watch(self) -> None:
-        """Watch, whether the store answers or not."""
+        """Watch, whether or not the store answers."""
         pauses = _pauses()
         while True:
             try:
@@ -240,7 +240,7 @@ class _Watch:
             self._hear(pause)
 
     def _look(self, ledger: Ledger) -> float:
-        """Look once for each job that is wanted. Returns the seconds until the next look, if nobody calls."""
+        """Check once for each wanted job. Returns the seconds until the next check, if it is not woken."""
         pause = LONGEST_PAUSE
         for job in list(self._wanted):
             looking = self._wanted[job] or ledger.looking_for_work(job)
@@ -259,7 +259,7 @@ class _Watch:
             os.write(self._ring, b"!")
 
     def _hear(self, seconds: float) -> None:
-        """Take orders for that long, or until the store calls."""
+        """Read orders for that long, or until the store wakes it."""
         ready = select.select([self._orders, self._bell], [], [], seconds)[0]
         if self._bell in ready:
             with suppress(BlockingIOError):
@@ -277,7 +277,7 @@ class _Watch:
 
     def _say_away(self, error: Unavailable) -> None:
         if not self._is_away:
-            self._say(note=f"headgate: {error} (it is asked again until it does)", away=True)
+            self._say(note=f"headgate: {error} (retrying)", away=True)
         self._is_away = True
 
     def _say_back(self) -> None:
@@ -305,7 +305,7 @@ def _pauses() -> Iterator[float]:
 
 
 def makers_first(jobs: Iterable[tuple[str, Sequence[str], Sequence[str]]]) -> list[str]:
-    """Names of jobs (name, inputs, outputs), each after those that make what it reads: the order to count them in."""
+    """Names of jobs (name, inputs, outputs), each after those that make its inputs: the order of counting."""
     waiting = {name: (set(inputs), set(outputs)) for name, inputs, outputs in jobs}
     ordered: list[str] = []
     while waiting:

@@ -1,4 +1,4 @@
-"""How far `job run --loop` is: a line every second on a terminal, one JSON object per chunk elsewhere."""
+"""The progress of `job run --loop`: a line every second on a terminal, one JSON object per chunk elsewhere."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from headgate.cli.ledger.lookout import JobState
     from headgate.cli.terminal.console import Console
 
-#: What is left is counted again after this long.
+#: The remaining chunks are counted again after this time.
 COUNT_SECONDS = 2.0
-#: Progress is printed no more often than this, but for failures and the end.
+#: Progress is printed no more often than this, except failures and the end.
 TOLD_SECONDS = 1.0
 
 
 class LoopProgress:
     """Progress of one job."""
 
-    #: Children print what went wrong themselves.
+    #: Children print their failures themselves.
     prints_errors = False
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self.done = self.failed = self.interrupted = 0
-        #: Chunks that were left when they were last counted, and what was done by then.
+        #: The number of remaining chunks when they were last counted, and of finished ones at that time.
         self._left: int | None = None
         self._done_then = 0
         self._begun = time.monotonic()
@@ -43,11 +43,11 @@ class LoopProgress:
 
     @property
     def count_is_due(self) -> bool:
-        """Whether what is left should be counted again."""
+        """Whether the remaining chunks should be counted again."""
         return not self._console.quiet and time.monotonic() >= self._counted + COUNT_SECONDS
 
     def claimed(self, job: str) -> None:
-        """A chunk runs: nothing is printed before its end."""
+        """A chunk is running: nothing is printed before its end."""
 
     def ended(self, end: ChunkEnd) -> None:
         """A chunk is done, failed or interrupted."""
@@ -57,34 +57,34 @@ class LoopProgress:
         self.interrupted += interrupted
         if end.left is not None:
             self._left, self._done_then, self._counted = end.left, self.done, time.monotonic()
-        if end.code:  # It may be tried again, or not.
+        if end.code:  # It may be retried or not.
             self._counted = -math.inf
         if not self._console.quiet:
             self._tell(end.code)
 
     def states(self, states: Sequence[JobState]) -> None:
-        """Others work on it too: what is left was counted."""
+        """Others process chunks too: the remaining ones were counted."""
         for state in states:
             self._left, self._done_then, self._counted = state.left, self.done, time.monotonic()
 
     def stopping(self, running: int) -> None:
-        """Each child prints what it interrupts."""
+        """Each child prints its own interruption."""
 
     def note(self, text: str) -> None:
-        """Something that the user should know."""
+        """A message for the user."""
         talk(text + "\n")
 
     def draw(self) -> None:
-        """Everything was written at once."""
+        """Everything was printed immediately."""
 
     def close(self) -> None:
-        """Nothing is left to be drawn."""
+        """Nothing is left to print."""
 
     def _tell(self, code: int) -> None:
         rate = (self.done + self.failed) / max(time.monotonic() - self._begun, 0.001)
         left = None if self._left is None else max(self._left - (self.done - self._done_then), 0)
         if sys.stderr.isatty():
-            # A line of its own: what the command writes to the same terminal stays readable.
+            # On a separate line, so that the command's output on the same terminal stays readable.
             if code or not left or time.monotonic() >= self._told + TOLD_SECONDS:
                 self._told = time.monotonic()
                 talk(self._line(rate, left) + "\n")

@@ -1,4 +1,4 @@
-"""Claiming the named chunk or the next one."""
+"""Claiming a given chunk or the next one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ next_or_named = together(
     EXACT,
     WORKER,
 )  # fmt: skip
-#: Running claims that are looked at, and named.
+#: Number of running claims that are checked, and that are named.
 MOST_LOOKS, MOST_NAMED = 1000, 3
 
 
 def claim_chunk(
     ledger: Ledger, job: str, dataid: str | None, *, worker: str | None, lease: float, key: str | None = None
 ) -> Claim | None:
-    """Claim that chunk, or the next one. None: there is nothing to do. `key`: the job's (default: the settings')."""
+    """Claim the given chunk, or the next one. None: nothing to do. `key`: the job's (default: the settings')."""
     if dataid is not None:
         return ledger.claim(job, dataid, worker=worker, lease=lease, key=key)
     return ledger.find_next(job, worker=worker, lease=lease, key=key)

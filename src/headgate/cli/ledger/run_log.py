@@ -1,4 +1,4 @@
-"""What a command writes while it works on a chunk: passed on, and its end kept with the attempt."""
+"""The output of a command on a chunk: it is passed on, and its end is stored with the attempt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headgate.service.ledger.use_cases import Ledger
     from headgate.settings import Settings
 
-#: The outputs that are kept, by descriptor. The last line of the last one that has any is the reason of a failure.
+#: The stored outputs, by descriptor. The last line of the last non-empty one is the reason of a failure.
 OUTPUTS = {1: LogStream.STDOUT, 2: LogStream.STDERR}
 
 
@@ -31,16 +31,16 @@ class RunLog:
         )  # fmt: skip
 
     def start(self) -> None:
-        """Send what is written from time to time: what a worker that dies has sent is kept."""
+        """Upload new text periodically, so that the log of a worker that dies survives."""
         self._uploads.start()
 
     def end(self) -> None:
-        """Send what is left, before the outcome is reported: a chunk that has ended has its log."""
+        """Upload the rest before the outcome is reported: a finished chunk has its log."""
         self._uploads.end()
 
     @property
     def output_error(self) -> str:
-        """Why some of what the command wrote is lost; empty: all of it was passed on."""
+        """Why part of the command's output is lost; empty: all of it was passed on."""
         error = self._processes.output_error()
         return "" if error is None else f"its output could not be written: {error.strerror or error}"
 

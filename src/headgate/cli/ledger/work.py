@@ -1,4 +1,4 @@
-"""`headgate work`: every job of a pipeline file, with the command that the file says."""
+"""`headgate work`: running every job of a pipeline file with its command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DEFAULT_FILE = "pipeline.toml"
     default=DEFAULT_FILE, help="Pipeline file with the commands (default: pipeline.toml in this folder).",
 )  # fmt: skip
 @click.option(
-    "--until-done", is_flag=True, help="Continue until every chunk is finished, also those that others work on."
+    "--until-done", is_flag=True, help="Continue until every chunk is finished, including those of other workers."
 )
 @click.option("--forever", is_flag=True, help="Wait for more work, until SIGTERM or SIGINT.")
 @click.option("--until-eof", is_flag=True, hidden=True, help="Stop when stdin ends.")
@@ -55,16 +55,16 @@ def work(
     """Run every JOB of a pipeline file on every chunk that is ready, or all jobs that have a command.
 
     A job's `command` runs in the folder of the file, on up to `workers` chunks at a time and for up to `timeout` each.
-    It finds its chunk in its environment, as with `job run`. Whatever a job makes, the next one continues with. It
-    ends when there is nothing left to run. With --until-done it also waits for chunks that other workers have claimed,
-    or that wait for a retry, and takes over what is dropped; with --forever it waits for more.
+    It finds its chunk in its environment, as with `job run`. The next job continues with whatever a job makes. It ends
+    when there is nothing left to run. With --until-done it also waits for chunks that other workers have claimed, or
+    that wait for a retry, and takes over what is dropped; with --forever it waits for more.
 
-    Commands stay in the file: the store keeps its SHA-256 alone. The file and its folder must belong to you or root,
-    and nobody else may be able to write them. Define the datasets and jobs first (headgate define).
+    Commands stay in the file: the store keeps only its SHA-256. The file and its folder must belong to you or root, and
+    nobody else may be able to write them. Define the datasets and jobs first (headgate define).
 
-    On a terminal a table shows how far each job is, elsewhere a line every ten seconds. What the commands write is kept
-    with the attempt (`headgate job logs JOB DATAID`); --output prints it here, too. With --json each chunk that ends is
-    an event, one JSON object per line on stdout.
+    On a terminal a table shows the progress of each job, elsewhere a line every ten seconds. The commands' output is
+    stored with the attempt (`headgate job logs JOB DATAID`); --output prints it here, too. With --json each chunk that
+    ends is an event, one JSON object per line on stdout.
 
     A stop signal interrupts what is running: commands get the signal, and --grace to end; a second one kills them. No
     attempt is used up, and the chunks are claimed again before all others. A chunk whose command ran for longer than
@@ -122,7 +122,7 @@ def _loop_jobs(console: Console, file: WorkFile, **how: Any) -> list[LoopJob]:
 
 
 def _read_nothing() -> None:
-    """Commands that run side by side have no input in common."""
+    """Concurrent commands must not share an input."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -141,7 +141,7 @@ def _chunk_run(command: JobCommand, folder: Path, **how: Any) -> ChunkRun:
 
 
 def _begin(path: Path, file: WorkFile, ledger: Ledger) -> None:
-    """Check that the jobs are defined, and note in the store which file says what they run."""
+    """Check that the jobs are defined, and record in the store which file defines their commands."""
     for command in file.commands:
         try:
             ledger.note_commands(command.job, file.digest)

@@ -1,4 +1,4 @@
-"""The pipeline file of `headgate work`: it says what is run, so nobody else may be able to change it."""
+"""The pipeline file of `headgate work`: it contains the commands, so nobody else may be able to change it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from headgate.core.ledger.commands import SHELL, JobCommand, parse_command
 from headgate.core.values.words import suggestion
 from headgate.store_search import distrust
 
-#: A first word that a shell takes as it is: the name of a command.
+#: A first word that a shell uses unchanged: the name of a command.
 PLAIN_WORD = re.compile(r"[A-Za-z0-9_./+-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkFile:
-    """What a pipeline file says to `headgate work`."""
+    """The commands of a pipeline file."""
 
     #: The folder of the file, in which commands run.
     folder: Path
     #: SHA-256 of the file, in hexadecimal.
     digest: str
-    #: The jobs that are run, makers before readers.
+    #: The jobs to run, makers before readers.
     commands: tuple[JobCommand, ...]
 
 
@@ -63,7 +63,7 @@ def read_work_file(path: Path, names: Sequence[str]) -> WorkFile:
 
 
 def check_commands(file: WorkFile) -> None:
-    """Raise CannotRun for the first command that is not there, before anything is claimed."""
+    """Raise CannotRun for the first missing command, before anything is claimed."""
     for command in file.commands:
         try:
             _check(command, file.folder)
@@ -86,7 +86,7 @@ def _check(command: JobCommand, folder: Path) -> None:
 
 
 def _is_of_the_shell(word: str) -> bool:
-    """Whether a shell knows the word by itself: cd, if, test, and so on."""
+    """Whether the word is built into the shell: cd, if, test, and so on."""
     asked = [*SHELL, 'command -v -- "$1"', "sh", word]
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0  # noqa: S603 - a plain word
 
@@ -113,7 +113,7 @@ def _trusted_content(path: Path) -> bytes:
             if not why and mode & stat.S_IWGRP:
                 why = "its group can write it"
             if why:
-                todo = "what it says is run as you, so nobody else may be able to change it"
+                todo = "its commands run as you, so nobody else may be able to change it"
                 raise BadValue("pipeline file", str(path), f"is not used: {why}; {todo} ({_remedy(place)})")
             return file.read()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How far `headgate work` is: a table of all jobs that is redrawn on a terminal, lines elsewhere, events as JSON."""
+"""The progress of `headgate work`: a redrawn table of all jobs on a terminal, lines elsewhere, events as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headgate.cli.ledger.lookout import JobState
     from headgate.cli.terminal.console import Console
 
-#: The table is drawn no more often than this, and lines are written no more often.
+#: The table is not drawn, and lines are not printed, more often than this.
 DRAWN_SECONDS, TOLD_SECONDS = 0.2, 10.0
 #: A rate is that of the last minute, or of the last chunks where they take longer.
 RATE_SECONDS, RATE_CHUNKS = 60.0, 10
@@ -39,13 +39,13 @@ ROWS_BESIDE = 3
 #: Of a terminal that does not say its size.
 USUAL_SCREEN = 80, 24
 HEADINGS = ("JOB", "DONE", "FAILED", "RUNNING", "LEFT", "RATE", "TIME LEFT")
-#: The word of an event for what ended how.
+#: The event for each outcome.
 OUTCOMES = {INTERRUPTED: "interrupted", AWAY: "unreported"}
 
 
 @dataclass
 class _JobFigures:
-    """What was done of one job here, and how much is left."""
+    """The finished and remaining chunks of one job."""
 
     #: When what the rate counts began.
     begun: float
@@ -54,7 +54,7 @@ class _JobFigures:
     interrupted: int = 0
     running: int = 0
     left: int | None = None
-    #: Chunks done since that was counted.
+    #: Number of chunks finished since they were counted.
     done_since: int = 0
     paused: str = ""
     #: When chunks ended, as far as the rate needs it.
@@ -83,7 +83,7 @@ class _JobFigures:
         return None if self.left is None else max(self.left - self.done_since, 0)
 
     def time_left(self) -> str:
-        """When it is done at this rate; empty: nobody knows."""
+        """When it will be finished at this rate; empty: unknown."""
         left, rate = self.still_left, self.rate
         return in_words(left / rate) if left and rate and left < LEFT_MOST else ""
 
@@ -91,9 +91,9 @@ class _JobFigures:
 class WorkProgress:
     """Progress of several jobs."""
 
-    #: What goes wrong in children is printed here: the table stays whole.
+    #: Failures of children are printed here, so that the table stays intact.
     prints_errors = True
-    #: The lookout counts for all.
+    #: The lookout counts for all jobs.
     count_is_due = False
 
     def __init__(self, console: Console, jobs: Sequence[str]) -> None:
@@ -138,19 +138,19 @@ class WorkProgress:
             self.note(f"{end.job} {end.dataid} {said}")
 
     def states(self, states: Sequence[JobState]) -> None:
-        """What is left was counted."""
+        """The remaining chunks were counted."""
         for state in states:
             figures = self._jobs[state.job]
             self._changed = self._changed or figures.still_left != state.left
             figures.left, figures.done_since, figures.paused = state.left, 0, state.paused
 
     def stopping(self, running: int) -> None:
-        """The loop was asked to stop while chunks run."""
+        """The loop was asked to stop while chunks are running."""
         if running and not self._console.quiet and not self._console.as_json:
             self.note(f"headgate: stopping {plural(running, 'command')}; a second signal kills what does not end")
 
     def note(self, text: str) -> None:
-        """Something that the user should know: a line above the table."""
+        """A message for the user: a line above the table."""
         if self._console.as_json:
             self._event(event="note", message=text)
             return
@@ -160,7 +160,7 @@ class WorkProgress:
     # ---------------------------------------------------------------- drawing
 
     def draw(self) -> None:
-        """Draw the table, or write lines, when it is time."""
+        """Draw the table, or print lines, when it is time."""
         now = time.monotonic()
         if self._has_table:
             if now >= self._written + DRAWN_SECONDS:
@@ -179,7 +179,7 @@ class WorkProgress:
         self._say_what_is_left()
 
     def _say_what_is_left(self) -> None:
-        """What the user may want to do next."""
+        """Suggestions for the user's next steps."""
         for name, each in self._jobs.items():
             if each.paused:
                 self._console.say(f"{name} is paused: {each.paused}")
@@ -187,7 +187,7 @@ class WorkProgress:
         if counted and not any(each.done or each.failed or each.interrupted for each in self._jobs.values()):
             self._console.say(f"nothing to do for {', '.join(self._jobs)}")
         for job, dataid in list(self._failed)[:MOST_NAMED]:
-            self._console.say(f"see what it wrote: {self._console.command('job', 'logs', job, dataid)}")
+            self._console.say(f"see its output: {self._console.command('job', 'logs', job, dataid)}")
 
     def _draw_table(self, *, whole: bool = False) -> None:
         """Draw it as far as it fits: what has left the screen cannot be erased. The last one is `whole`."""

@@ -38,8 +38,8 @@ def grant(function: F) -> F:
 
 
 def override(function: F) -> F:
-    """The reason that lets an operator act on another principal's lock."""
-    text = "Reason for acting on another principal's lock. Needs the scope admin:force; kept in the history."
+    """The reason for overriding another principal's lock."""
+    text = "Reason for overriding another principal's lock. Needs the scope admin:force; kept in the history."
 
     @wraps(function)
     def call(*args: Any, override: str | None, **more: Any) -> Any:
@@ -120,7 +120,7 @@ def acquire(
             raise
         try:
             _answer(console, "granted", granted)
-        except OSError:  # Nobody saw the id, so nobody could release it.
+        except OSError:  # Nobody knows the id, so nobody could release it.
             gate.locks.release(granted)
             raise
     console.say("release it with: " + console.command("lock", "release", granted.id, "--token", str(granted.token)))
@@ -176,7 +176,7 @@ def check(console: Console, lock_id: str, token: int) -> None:
 def upgrade(console: Console, lock_id: str, token: int) -> None:
     """Change a shared lock to exclusive, and print its new token.
 
-    Refused if other clients hold the resource. It never waits, since two readers could wait for each other forever.
+    Refused if other clients hold the resource. It never waits, because two readers could wait for each other forever.
 
     \b
     Example:
@@ -261,8 +261,8 @@ def show(console: Console, lock_id: str) -> None:
 def break_lock(console: Console, lock_id: str, reason: str) -> None:
     """Break a lock that another client holds: its token becomes stale.
 
-    The holder learns of it at its next call; `lock run` then stops its command. Make sure that the holder no longer
-    works on the resource before another client acquires it.
+    The holder notices it at its next call; `lock run` then stops its command. Make sure that the holder no longer works
+    on the resource before another client acquires it.
 
     \b
     Example:
@@ -273,7 +273,7 @@ def break_lock(console: Console, lock_id: str, reason: str) -> None:
 
 
 def _answer(console: Console, outcome: str, lock: Lock, **beside: object) -> None:
-    """Print what happened to a lock, its id and its token. A service shows the token to its owner only."""
+    """Print the outcome for a lock, its id and its token. A service shows the token only to its owner."""
     token = f"  token {lock.token}" if lock.token else ""
     lease = "" if lock.lease is None else f"  lease {in_words(lock.lease)}"
     line = f"{outcome}  {painted(lock.mode)}  {lock.resource}\nid {lock.id}{token}{lease}"

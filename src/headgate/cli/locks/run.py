@@ -1,4 +1,4 @@
-"""`headgate lock run`: a command that runs while locks are held."""
+"""`headgate lock run`: running a command while locks are held."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLIENT = click.option("--client", help="Name of the client (default: the setting
 WAIT = click.option(
     "--wait", type=DURATION, default=0, help="Longest time in the wait queue (default: 0s, do not wait)."
 )
-NOTE = click.option("--note", default="", help="Remark that lists show.")
+NOTE = click.option("--note", default="", help="Remark shown in lists.")
 #: Longest time for releasing locks after the command has ended or was stopped; leases expire anyway.
 GOODBYE_SECONDS, LOST_GOODBYE_SECONDS = 5.0, 1.0
 
@@ -47,8 +47,8 @@ GOODBYE_SECONDS, LOST_GOODBYE_SECONDS = 5.0, 1.0
 def run(console: Console, /, resources: Sequence[str], conflict_exit_code: int | None, **how: Any) -> int:
     """Run CMD while holding locks, and stop it before a lock can be lost.
 
-    Either all RESOURCEs are locked or none. MODE is shared (read) or exclusive (write, the default). What follows the
-    last = is the mode: write a resource whose name contains = with its mode, as in 'x=1=exclusive'.
+    Either all RESOURCEs are locked or none. MODE is shared (read) or exclusive (write, the default). The text after the
+    last = is the mode: give a resource whose name contains = with its mode, as in 'x=1=exclusive'.
 
     CMD runs without a shell, in its own session; signals are passed on to it. Its environment contains
     HEADGATE_CLIENT, HEADGATE_LOCKS (JSON: resource, mode, id, token) and, for a single RESOURCE, HEADGATE_LOCK_ID and
@@ -128,7 +128,7 @@ def environment(holds: Sequence[LockHold]) -> dict[str, str]:
     """Variables for the command: the client and each lock; with one lock also its id and token."""
     locks = [{"resource": each.resource, "mode": each.mode, "id": each.id, "token": each.token} for each in holds]
     told = {"HEADGATE_CLIENT": holds[0].client, "HEADGATE_LOCKS": json.dumps(locks, ensure_ascii=False)}
-    # Empty rather than absent with several: a lock run around this one has left its own there.
+    # Empty rather than absent if there are several: an outer lock run may have set its own.
     only = locks[0] if len(locks) == 1 else {"id": "", "token": ""}
     return {**told, "HEADGATE_LOCK_ID": str(only["id"]), "HEADGATE_TOKEN": str(only["token"])}
 
@@ -150,7 +150,7 @@ def _explained(lost: Lost, ended_for: Lost | None, code: int | None) -> Lost:
 
 
 def _leave_soon(console: Console, lost: Lost | None, code: int) -> Timer:
-    """Start a timer that ends this process: the command has ended, and a silent store must not keep it for long."""
+    """Start a timer that ends this process: the command has ended, and an unavailable store must not delay the exit."""
     import os
     from threading import Timer
 

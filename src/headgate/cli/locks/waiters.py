@@ -36,7 +36,7 @@ def waiters(console: Console, resource: str | None, client: str | None, blocked_
     """List waiters, earliest first; with --blocked-by, show who is stuck behind whom.
 
     A client that blocks others and waits itself is followed to what it waits for, so that the last line of each chain
-    is the one to look at. Clients that wait for each other in a ring are reported as a deadlock.
+    is the one to look at. Clients that wait for each other in a cycle are reported as a deadlock.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ class Chains:
         self._stuck = stuck
 
     def behind(self, client: str) -> set[str]:
-        """Every client that this one is stuck behind, directly or through others."""
+        """Every client that blocks this one, directly or through others."""
         found: set[str] = set()
         todo = [client]
         while todo:
@@ -81,7 +81,7 @@ class Chains:
         return found
 
     def roots(self, client: str) -> list[str]:
-        """Those of them that wait for nobody: where a chain ends."""
+        """Those of them that do not wait: the ends of chains."""
         waiting = {waiter.client for waiter, _ in self._stuck}
         return sorted(self.behind(client) - waiting)
 

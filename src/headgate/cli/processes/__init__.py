@@ -1,1 +1,1 @@
-"""Commands of the user that we run: started, watched, and ended in time."""
+"""Running users' commands: started, watched, and stopped in time."""

@@ -1,7 +1,7 @@
-"""The outputs of a command on their way to ours: passed on byte by byte as they are, and listened to meanwhile.
+"""The outputs of a command: passed on byte by byte without change, and copied to listeners.
 
-What is a terminal stays one: the command writes to a pseudo-terminal of the same size, so colours, progress bars and
-line buffering are as without us. Anything else is a pipe.
+A terminal stays a terminal: the command writes to a pseudo-terminal of the same size, so colours, progress bars and
+line buffering work as usual. Anything else is a pipe.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-#: Bytes that are passed on at a time.
+#: Number of bytes that are passed on at a time.
 PORTION = 65536
-#: Pause before an output of ours that takes nothing at the moment is written to again (seconds).
+#: Pause before a write to a blocked output of ours is retried (seconds).
 FULL_SECONDS = 0.05
 
 Listener = Callable[[bytes], None]
 
 
 class Channel:
-    """One output of a command. Made before the fork; our end of it is read by a thread of its own."""
+    """One output of a command. Created before the fork; our end of it is read by a separate thread."""
 
     def __init__(self, number: int, *, silent: bool = False) -> None:
         """`number`: the descriptor of the output, 1 or 2, here and in the command. `silent`: it is not passed on."""
@@ -41,21 +41,21 @@ class Channel:
             self._copy_size()
 
     def become(self) -> None:
-        """In the command's process: from now on its output goes here."""
+        """In the command's process: redirect its output here."""
         os.dup2(self._theirs, self._number)
 
     def close_theirs(self) -> None:
-        """In our process, after the fork: only the command can write to it."""
+        """In our process, after the fork: from now on only the command can write to it."""
         os.close(self._theirs)
 
     def start(self, listener: Listener) -> None:
-        """Pass on what comes, and have it listened to."""
+        """Pass on new output, and copy it to listeners."""
         self._thread = threading.Thread(target=self._run, args=(listener,), name="headgate-output", daemon=True)
         self._thread.start()
 
     def drained(self, patience: float) -> bool:
-        """Whether all that was written so far was passed on; waits this long for that. A process that left the
-        command's group may keep it open: nobody waits for that one's end.
+        """Whether everything written so far was passed on; waits this long for that. A process that left the command's
+        group may keep it open: its end is not waited for.
         """
         if self._ended.wait(patience):
             return True
@@ -63,12 +63,12 @@ class Channel:
         return empty and not self._busy  # In this order: it becomes busy before it reads.
 
     def close(self) -> None:
-        """Stop, even if somebody could still write to it."""
+        """Stop, even if a process could still write to it."""
         with suppress(OSError):
             os.write(self._wake, b"!")
         if self._thread is not None:
             self._thread.join(FULL_SECONDS)
-            if self._thread.is_alive():  # Our own output takes nothing. The thread ends with the process.
+            if self._thread.is_alive():  # Our own output is blocked. The thread ends with the process.
                 return
         for each in (self._ours, self._wakes, self._wake):
             os.close(each)
@@ -96,7 +96,7 @@ class Channel:
     def _read(self) -> bytes:
         try:
             return os.read(self._ours, PORTION)
-        except OSError:  # A pseudo-terminal that nobody has open any longer.
+        except OSError:  # A pseudo-terminal that no process has open any more.
             return b""
 
     def _pass_on(self, data: bytes) -> bool:
@@ -106,7 +106,7 @@ class Channel:
         while rest:
             try:
                 rest = rest[os.write(self._number, rest) :]
-            except BlockingIOError:  # Somebody else has set it so.
+            except BlockingIOError:  # Another process has set it.
                 select.select([self._wakes], [self._number], [], FULL_SECONDS)
             except OSError as error:
                 self.error = error
@@ -125,7 +125,7 @@ class Channel:
 def open_channels(*, silent: bool = False) -> dict[int, Channel]:
     """A channel for stdout and for stderr, by descriptor; an output that is closed here stays closed.
 
-    `silent`: what the command writes is listened to, and not passed on.
+    `silent`: the output is only copied to listeners, and not passed on.
     """
     return {number: Channel(number, silent=silent) for number in (1, 2) if silent or _is_open(number)}
 
@@ -140,7 +140,7 @@ def _is_open(number: int) -> bool:
 
 def _pass_through(terminal: int, pseudo: int) -> None:
     """The pseudo-terminal has the terminal's properties, but changes no bytes: the terminal does that."""
-    import termios  # Only where there is a terminal.
+    import termios  # Only if there is a terminal.
 
     with suppress(termios.error):
         attributes = termios.tcgetattr(terminal)

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO
 
-#: Bytes of the output that are kept, from its end.
+#: Number of bytes of the output that are kept, from its end.
 KEPT_BYTES = 1_000_000
 #: Longest wait for the end of a pipe, which a process outside the group may keep open.
 DRAIN_SECONDS = 2.0
 
 
 class Drain:
-    """Reads a pipe to its end, keeps the end of it, and passes it on to a listener, and to our own stderr if asked."""
+    """Reads a pipe to its end, keeps the end of it, and copies it to a listener, and to our own stderr on request."""
 
     def __init__(self, stream: IO[bytes], listener: Callable[[bytes], None] | None = None, *, echo: bool) -> None:
         self._stream = stream
@@ -28,7 +28,7 @@ class Drain:
         self._thread.start()
 
     def text(self) -> str:
-        """Return the kept output. Whole lines only: half of a secret could not be recognised."""
+        """Return the kept output. Only whole lines: half of a secret could not be recognised."""
         self._thread.join(DRAIN_SECONDS)
         kept = self._kept.partition(b"\n")[2] if self._cut else self._kept
         return kept.decode(errors="replace")
@@ -41,7 +41,7 @@ class Drain:
                 if self._listener is not None:
                     self._listener(chunk)
                 if self._echo:
-                    with suppress(OSError, ValueError, AttributeError):  # It may be closed, or never have been.
+                    with suppress(OSError, ValueError, AttributeError):  # It may be closed, or never have existed.
                         sys.stderr.buffer.write(chunk)
                         sys.stderr.buffer.flush()
 

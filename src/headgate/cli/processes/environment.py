@@ -1,8 +1,8 @@
-"""The environment of commands that we run.
+"""The environment of users' commands.
 
-`lock run` and `job run` stand in front of a person's own command, which needs all that the person's shell has (modules,
-CUDA, MPI, Slurm): it gets everything but Headgate's secrets. A daemon's command works on data from strangers with the
-daemon's rights: it gets a short list, and what the setting `exec_variables` adds.
+`lock run` and `job run` run a user's own command, which needs the environment of the user's shell (modules, CUDA, MPI,
+Slurm): it gets everything except Headgate's secrets. A daemon's command processes untrusted data with the daemon's
+permissions: it gets a short list, extended by the setting `exec_variables`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from headgate.core.values.variables import COMMAND_VARIABLES, NamePatterns
 from headgate.settings import Settings
 
 API_TOKEN = "HEADGATE_API_TOKEN"  # noqa: S105 - its name
-#: Where a command that calls headgate finds the same store; a password in it is masked, so that such a call fails
-#: rather than goes to another store.
+#: The variables by which a command that calls headgate finds the same store; a password in it is masked, so that such a
+#: call fails rather than uses another store.
 STORE_VARIABLES = ("HEADGATE_URL", "HEADGATE_COORDINATION_URL", "HEADGATE_SERVER")
 
 
 def withheld(*, pass_api_token: bool) -> dict[str, None]:
-    """Variables of ours that a person's command does not get."""
+    """Variables of ours that a user's command does not get."""
     return dict.fromkeys(name for name in WITHHELD if name != API_TOKEN or not pass_api_token)
 
 

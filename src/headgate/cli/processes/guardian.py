@@ -16,9 +16,9 @@ from typing import NoReturn
 
 from headgate.service.leases.clock import steady
 
-#: A group, and the moment of steady() at which it is killed; infinite: when this process dies; negative: never.
+#: A group, and the time of steady() at which it is killed; infinite: when this process dies; negative: never.
 ORDER = struct.Struct("qd")
-#: Most descriptors to close where the system has no limit.
+#: Maximum number of descriptors to close if the system has no limit.
 MOST_DESCRIPTORS = 1 << 20
 
 
@@ -49,7 +49,7 @@ class Guardian:
 
     def _tell(self, group: int, moment: float) -> None:
         with suppress(BrokenPipeError):
-            os.write(self._orders, ORDER.pack(group, moment))  # Short enough to be written whole, by any thread.
+            os.write(self._orders, ORDER.pack(group, moment))  # Short enough to be written atomically, by any thread.
 
 
 def _guard(orders: int, folder: Path | None) -> NoReturn:
@@ -98,13 +98,13 @@ def _watch(orders: int) -> list[int]:
 
 
 def send_to(group: int, number: int) -> None:
-    """Send a signal to everything in a process group that is still there."""
+    """Send a signal to every remaining process of a group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
 
 def is_alive(group: int) -> bool:
-    """Whether anything in a process group still runs."""
+    """Whether any process of a group is still running."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

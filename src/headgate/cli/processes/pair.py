@@ -1,10 +1,10 @@
 """The two processes of `lock run` and `job run`: the command, and a guardian that kills it when we cannot.
 
-Both are forked before there are threads and connections, so that nothing half-done is inherited. The command waits
-for its word to start in a session and process group of its own. The guardian kills the group when its moment passes
-(we were stopped) or when the pipe to us closes (we were killed). On Linux the kernel kills the command too when we
-die, should the guardian be gone. Out of reach of both: processes that left the group, and set-user-id programs, which
-the kernel lets alone.
+Both are forked before there are threads and connections, so that no partial state is inherited. The command waits for
+the start message in its own session and process group. The guardian kills the group at its deadline (this process was
+stopped) or when the pipe to this process closes (it was killed). On Linux the kernel also kills the command when this
+process dies, in case the guardian is gone. Neither reaches processes that left the group, or set-user-id programs,
+which the kernel leaves alone.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ class Processes:
         self, command: Sequence[str], folder: Path | None = None, *, listen: bool = False, silent: bool = False,
         runs_in: Path | None = None,
     ) -> None:  # fmt: skip
-        """`folder`: what is in it goes with the command, also when we are killed. `runs_in`: its working folder.
+        """`folder`: its content is removed with the command, even if this process is killed. `runs_in`: its working
+        folder.
 
-        `listen`: its outputs come to us and are passed on, unless `silent`, and `listeners` hears what it writes.
+        `listen`: its outputs are read here and passed on, unless `silent`, and copied to `listeners`.
         """
         check_command(command[0], runs_in)
         parent = os.getpid()
         self._ended = False
         start, self._start = os.pipe()
         self._channels = open_channels(silent=silent) if listen else {}
-        #: Receivers of what the command writes, by descriptor. Set before the start.
+        #: Receivers of the command's output, by descriptor. Set before the start.
         self.listeners: Mapping[int, Listener] = {}
         #: The command's process; also the number of its session and group.
         self.group = os.fork()
@@ -69,7 +70,7 @@ class Processes:
         self._guardian.kill_at(self.group)
 
     def start(self, environment: Mapping[str, str | None], kill_at: float) -> None:
-        """Let the command run, with these variables beside our own; without those that are None."""
+        """Let the command run, with these variables in addition to our own; without those that are None."""
         adopt_orphans()
         self.kill_at(kill_at)
         for number, channel in self._channels.items():
@@ -83,7 +84,7 @@ class Processes:
         send_to(self.group, number)
 
     def kill_at(self, moment: float) -> None:
-        """The guardian is to kill the group at this moment of steady(), unless it hears a later one."""
+        """The guardian kills the group at this time of steady(), unless a later one is set."""
         self._guardian.kill_at(self.group, moment)
 
     def reap(self) -> int | None:
@@ -94,21 +95,21 @@ class Processes:
                 return None
             self._ended = True
             return os.waitstatus_to_exitcode(status)
-        with suppress(ChildProcessError):  # What the command left was handed to us, see adopt_orphans.
+        with suppress(ChildProcessError):  # The command's orphans became our children, see adopt_orphans.
             while os.waitpid(-self.group, os.WNOHANG)[0]:
                 pass
         return None
 
     def alive(self) -> bool:
-        """Whether anything in the group still runs."""
+        """Whether any process of the group is still running."""
         return is_alive(self.group)
 
     def drained(self) -> bool:
-        """Whether all that it wrote was passed on, as far as can be known in a moment."""
+        """Whether all its output was passed on, as far as can be known within a moment."""
         return all(channel.drained(DRAIN_SECONDS) for channel in self._channels.values())
 
     def output_error(self) -> OSError | None:
-        """Why some of what it wrote is lost. That nobody reads it any longer is the reader's own affair."""
+        """Why part of its output is lost. If the reader of the output has gone away, that is not an error."""
         errors = [channel.error for channel in self._channels.values() if channel.error is not None]
         return next((each for each in errors if not isinstance(each, BrokenPipeError)), None)
 
@@ -135,7 +136,7 @@ def _ignore(_data: bytes) -> None:
 def check_command(name: str, runs_in: Path | None = None) -> None:
     """Raise CannotRun at once, before waiting for a lock. `runs_in`: the folder that it is run in."""
     places = [""] if "/" in name else os.get_exec_path()
-    # A place that cannot be looked into has no commands for us; Path.exists would raise.
+    # A folder that cannot be read has no commands for us; Path.exists would raise.
     found = [
         path
         for place in places
@@ -157,7 +158,7 @@ def _become(command: Sequence[str], start: int, parent: int, runs_in: Path | Non
     try:
         os.setsid()
         _prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-        for number in STOP_SIGNALS:  # A handler of ours would swallow what is meant for the command.
+        for number in STOP_SIGNALS:  # A handler of ours would swallow signals for the command.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
         with os.fdopen(start, "rb") as pipe:
@@ -191,5 +192,5 @@ def _prctl(option: int, value: int) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-    except (ImportError, OSError, AttributeError):  # A second line of defence: without it the first one stands.
+    except (ImportError, OSError, AttributeError):  # A second line of defence: without it the first one remains.
         return

@@ -1,4 +1,4 @@
-"""Runs a command while locks or a claim are held: passes signals on, and stops it in time when one is lost."""
+"""Running a command while locks or a claim are held: signals are passed on, and it is stopped when one is lost."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from headgate.service.leases.renewal import KeptAlive
 FORWARDED = (*STOP_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
 #: Default time between SIGTERM and SIGKILL.
 GRACE_SECONDS = 10.0
-#: Most seconds before the end of a lease at which the command is certainly dead.
+#: Maximum seconds before the end of a lease at which the command is certainly dead.
 RESERVE_SECONDS = 1.0
 #: Pauses between two checks: of the locks, and of a group that is ending.
 LOOK_SECONDS, ENDING_SECONDS = 1.0, 0.02
-#: Longest wait for our own output to take what a command wrote that was asked to stop.
+#: Longest wait for our own output to accept the output of a command that was asked to stop.
 FLUSH_SECONDS = 2.0
 #: Longest wait for a killed group (a dead network file system may keep it).
 KILL_SECONDS = 1.0
 #: Two stop signals within this time are one request.
 SAME_REQUEST_SECONDS = 0.5
-#: A stop of everything on a machine (scancel, a service manager) may reach the command before it reaches us. So we
-#: listen on for this part of the command's time, at most so long; and longer when a stop signal ended the command.
+#: A stop of everything on a machine (scancel, a service manager) may reach the command before it reaches us. Therefore
+#: signals are awaited for this part of the command's run time, up to a maximum; and longer if a stop signal ended the
+#: command.
 SETTLE_PART, SETTLE_SECONDS, SETTLE_SIGNALLED_SECONDS = 0.05, 0.25, 1.0
 
 
@@ -52,12 +53,12 @@ class StopLimits:
         return cls(lease, wanted, min(RESERVE_SECONDS, lease / 10))
 
     def within(self, lease: float) -> StopLimits:
-        """The same for the lease that the store gave."""
+        """The same for the lease that the store granted."""
         return StopLimits(lease, min(self.grace, lease / 2), min(self.reserve, lease / 10))
 
 
 class Followed(Protocol):
-    """A command in a group of its own."""
+    """A command in its own process group."""
 
     def start(self, environment: Mapping[str, str | None], kill_at: float) -> None: ...
 
@@ -78,8 +79,8 @@ class Following:
     def __init__(
         self, processes: Followed, limits: StopLimits, timeout: float | None = None, *, hurries: bool = False
     ) -> None:
-        """`timeout`: the seconds that the command may run. `hurries`: one that was asked to stop is killed after the
-        grace, or at a second request.
+        """`timeout`: the maximum run time of the command in seconds. `hurries`: one that was asked to stop is killed
+        after the grace, or at a second request.
         """
         self._processes = processes
         self._limits = limits
@@ -92,11 +93,11 @@ class Following:
         self._kill_at = math.inf
         self._guardian_kills_at = math.inf
         self._flush_until = math.inf
-        #: Why the command was ended by us, if it was.
+        #: Why we ended the command, if we did.
         self.lost: Lost | None = None
-        #: Whether the command left something running that had to be ended.
+        #: Whether the command left processes running that had to be ended.
         self.left_something = False
-        #: Whether it ran for longer than it may, and was ended.
+        #: Whether it ran for too long, and was ended.
         self.timed_out = False
         #: The first stop signal that arrived before the command's outcome was decided; 0: none.
         self.stopped_by = 0
@@ -108,7 +109,7 @@ class Following:
             os.write(self._ring, b"!")
 
     def hear(self, number: int) -> None:
-        """Pass a signal on to the command, and remember the first one that asks it to stop."""
+        """Pass a signal on to the command, and record the first one that asks it to stop."""
         if number in STOP_SIGNALS and not self._settled:
             if not self.timed_out:  # Then it has failed already.
                 self.stopped_by = self.stopped_by or number
@@ -117,7 +118,7 @@ class Following:
         self._processes.send(number)
 
     def _hurry(self) -> None:
-        """It has the grace to end. A terminal's signal may come twice, from the terminal and passed on."""
+        """It has the grace period to end. A terminal's signal may arrive twice, from the terminal and passed on."""
         again = steady() > self._asked + SAME_REQUEST_SECONDS
         self._asked = min(self._asked, steady())
         self._kill_at = min(self._kill_at, steady() if again else steady() + self._limits.grace)
@@ -129,8 +130,8 @@ class Following:
     ) -> int:  # fmt: skip
         """Start the command, and follow it to its end. Returns its exit code as shells report it.
 
-        `signals`: pass on those that we get; only the main thread can. `settle`: listen for stop signals a moment
-        longer than the command runs.
+        `signals`: pass on the signals that we receive; only the main thread can. `settle`: wait for stop signals a
+        moment longer than the command runs.
         """
         begun = steady()
         times_out = begun + self.timeout
@@ -166,7 +167,7 @@ class Following:
             self._end_by(steady() + self._limits.grace)
 
     def _settle(self, lasted: float) -> None:
-        """Wait a moment for a stop signal that the command got before we did."""
+        """Wait a moment for a stop signal that the command received before we did."""
         signalled = self._code is not None and -self._code in STOP_SIGNALS
         until = steady() + (SETTLE_SIGNALLED_SECONDS if signalled else min(lasted * SETTLE_PART, SETTLE_SECONDS))
         while not self.stopped_by and self.lost is None and (left := until - steady()) > 0:
@@ -188,7 +189,7 @@ class Following:
         return steady() > self._kill_at + KILL_SECONDS
 
     def _output_is_given_up(self) -> bool:
-        """Our own output takes nothing. The command would wait for that, so we do, until asked to stop."""
+        """Our own output is blocked. The command would wait for that, so we do, until asked to stop."""
         if self.lost is None and not self.stopped_by:
             return False
         self._flush_until = min(self._flush_until, steady() + FLUSH_SECONDS)
@@ -205,7 +206,7 @@ class Following:
         self._processes.kill_at(self._guardian_kills_at)
 
     def _loss(self, holds: Sequence[KeptAlive]) -> Lost | None:
-        """Return the loss of a lock that is gone, or that will be unless the command ends now."""
+        """Return the loss of a lock that is lost, or will be unless the command ends now."""
         margin = self._limits.grace + self._limits.reserve
         for hold in holds:
             if hold.gone:
@@ -215,10 +216,10 @@ class Following:
         return None
 
     def _end_by(self, moment: float) -> None:
-        """Ask the group to end now; it is killed at that moment."""
+        """Ask the group to end now; it is killed at that time."""
         self._kill_at = min(moment, self._kill_at)
         self._processes.send(signal.SIGTERM)
-        self._processes.send(signal.SIGCONT)  # What is stopped could not obey.
+        self._processes.send(signal.SIGCONT)  # A stopped process could not obey.
 
     def _sleep(self, deadline: float) -> None:
         pause = ENDING_SECONDS

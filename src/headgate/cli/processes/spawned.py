@@ -1,4 +1,4 @@
-"""A command that a thread runs: in its own session, watched by the guardian, with its output kept."""
+"""A command started from a thread: in its own session, watched by the guardian, with its output kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAUNCHER = ("/bin/sh", "-c", 'read -r word && exec "$@" </dev/null', "headgate")
 
 
 class Spawned:
-    """One command, from its start on. Like Processes, but can be started from any thread."""
+    """One command, from its start. Like Processes, but can be started from any thread."""
 
     def __init__(self, command: Sequence[str], guardian: Guardian) -> None:
         self._command = list(command)
@@ -33,8 +33,8 @@ class Spawned:
         self.on_end: Callable[[], None] = lambda: None
 
     def start(self, environment: Mapping[str, str | None], kill_at: float) -> None:
-        """Run it, with these variables alone; without those that are None."""
-        # Popen, since a fork of a Python with threads is not safe.
+        """Run it, with only these variables; without those that are None."""
+        # Popen, because forking a Python process with threads is not safe.
         self._popen = subprocess.Popen(  # noqa: S603 - the operator's own command
             [*LAUNCHER, *self._command],
             env={name: value for name, value in environment.items() if value is not None},
@@ -57,7 +57,7 @@ class Spawned:
         send_to(self._process.pid, number)
 
     def kill_at(self, moment: float) -> None:
-        """The guardian is to kill the group at this moment of steady(), unless it hears a later one."""
+        """The guardian kills the group at this time of steady(), unless a later one is set."""
         self._guardian.kill_at(self._process.pid, moment)
 
     def reap(self) -> int | None:
@@ -67,11 +67,11 @@ class Spawned:
         return code
 
     def alive(self) -> bool:
-        """Whether anything in the group still runs."""
+        """Whether any process of the group is still running."""
         return is_alive(self._process.pid)
 
     def drained(self) -> bool:
-        """Its output goes nowhere but here."""
+        """Its output goes only here."""
         return True
 
     def kill(self) -> None:
@@ -91,7 +91,7 @@ class Spawned:
         self._guardian.forget(self._popen.pid)
 
     def said(self, name: str) -> str:
-        """The end of what it wrote: `out` or `err`."""
+        """The end of its output: `out` or `err`."""
         return self._drains[name].text()
 
     @property

@@ -12,14 +12,14 @@ from typing import Any, Self
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
-#: A pause ends at most this long after a stop signal.
+#: Maximum delay before a pause ends after a stop signal.
 HEARING_SECONDS = 0.1
 
 
 class Stops:
     """Handlers for stop signals. Before `hold` the first one ends the process; from then on all are recorded.
 
-    Signals that the caller of the process chose to ignore (nohup) stay ignored. For the main thread only.
+    Signals that the parent process ignores (nohup) stay ignored. For the main thread only.
     """
 
     def __init__(self) -> None:

@@ -29,15 +29,15 @@ from headgate.service.queue.use_cases import Queue
 
 @dataclass
 class DaemonPlan:
-    """What is to run."""
+    """The daemons to run."""
 
-    #: Names of daemons that are done in rounds.
+    #: Names of daemons that work in rounds.
     rounds: Sequence[str]
-    #: Python that does the work of consumers, by their names.
+    #: Python handlers of consumers, by name.
     handlers: Mapping[str, Handler]
-    #: Commands that do the work of consumers, by their names.
+    #: Commands of consumers, by name.
     commands: Mapping[str, Sequence[str]]
-    #: Consumers whose work is done by ingest's own steps.
+    #: Consumers with the built-in ingest steps.
     own: Sequence[str] = ()
     _guardian: Guardian | None = field(default=None, init=False)
     #: For the files of items that commands read.
@@ -45,7 +45,7 @@ class DaemonPlan:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """The guardian of commands, which must be there before there are threads."""
+        """The guardian of commands, which must be started before there are threads."""
         if not self.commands:
             yield
             return
@@ -61,7 +61,7 @@ class DaemonPlan:
     def posts(
         self, queue: Queue, workers: int, variables: Mapping[str, str], steps: Mapping[str, Handler]
     ) -> list[Post]:
-        """Each consumer with its handler; `steps` are ingest's own."""
+        """Each consumer with its handler; `steps`: the built-in ingest steps."""
         handlers = {**{name: steps[name] for name in self.own}, **self.handlers}
         if self._guardian is not None:
             handlers |= {
@@ -70,13 +70,13 @@ class DaemonPlan:
             }
         posts = [Post(*CONSUMERS[name], handlers[name], workers) for name in handlers]
         known = {(table.name, state) for table in queue.tables() for state in work_states(table)}
-        # One state is only in one of the queue's spellings: nobody waits there in the other.
+        # One state exists in only one of the queue's spellings: in the other, no item waits there.
         return [post for post in posts if (post.noun, post.state) in known or post.handler not in steps.values()]
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the command line says about daemons."""
+    """The options of the command line about daemons."""
 
     names: Sequence[str]
     handlers: Sequence[str]
@@ -86,12 +86,12 @@ class Given:
 
     @classmethod
     def of(cls, options: dict[str, Any], names: Sequence[str] = ()) -> Given:
-        """What is said in options, which are taken out of them."""
+        """The options about daemons, which are removed from the others."""
         return cls(names, *(options.pop(name) for name in ("handlers", "commands", "without")))
 
 
 def plan(said: Given, *, once: bool, ingest: bool) -> DaemonPlan:
-    """Build the plan from the command line; refuse what cannot run. `ingest`: there are profiles to ingest by."""
+    """Build the plan from the command line; refuse what cannot run. `ingest`: there are ingest profiles."""
     given, names = _by_name("--handler", said.handlers), said.names
     given_commands = _by_name("--exec", said.commands)
     workers = [*given, *given_commands]
@@ -154,7 +154,7 @@ def _by_name(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _match(wanted: Sequence[str], workers: Sequence[str]) -> None:
-    """Refuse handlers for daemons that do not run or have a handler already."""
+    """Refuse handlers for daemons that do not run or already have a handler."""
     for name in workers:
         if name not in CONSUMERS:
             raise click.UsageError(f"{name} needs no handler")

@@ -1,4 +1,4 @@
-"""Services that run on a store: where they answer, and how to sign in at them."""
+"""Running services of a store: their addresses, and how to sign in."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from headgate.core.access.scopes import ApiToken, NewToken
     from headgate.gate import Gate
 
-#: What a service is called among the daemons of a store.
+#: The name of a service among the daemons of a store.
 SERVICE = "service"
-#: The longest wait for a service of this machine to accept a connection.
+#: The longest wait for a service on this machine to accept a connection.
 ANSWER_SECONDS = 1.0
-#: The name of the token that the first start makes.
+#: The name of the token that the first start creates.
 FIRST_TOKEN = "first start"  # noqa: S105 - its name, not the token
 
 
@@ -45,7 +45,7 @@ def announced(gate: Gate, url: str) -> Iterator[Rounds]:
 
 
 def services_here(gate: Gate) -> list[str]:
-    """Return the addresses of other services on the same store and machine. Those that were killed do not answer."""
+    """Return the addresses of other services on the same store and machine. Services that were killed do not answer."""
     host = owner().partition(" ")[0]
     found = [each for each in gate.queue.presence.living() if each.steps == (SERVICE,) and each.worker != owner()]
     names = [each.id.split(" ") for each in found if each.worker.partition(" ")[0] == host]
@@ -63,7 +63,7 @@ def _answers(address: str) -> bool:
 
 
 def already_runs(console: Console, gate: Gate, port: int) -> Refused | None:
-    """The error of a start whose port is taken by a service on the same store; None: something else has the port."""
+    """The error of a start whose port is taken by a service on the same store; None: another program has the port."""
     running = [url for url in services_here(gate) if url.endswith(f":{port}")]
     if not running:
         return None
@@ -74,7 +74,7 @@ def already_runs(console: Console, gate: Gate, port: int) -> Refused | None:
 
 
 def sign_in_line(console: Console, gate: Gate, url: str) -> str:
-    """How to sign in at a service: an address for the token of the first start, else the command that prints one."""
+    """How to sign in to a service: an address for the token of the first start, else the command that prints one."""
     token = next((each for each in gate.tokens.list() if each.good and each.name == FIRST_TOKEN), None)
     if token is None:
         return f"to sign in: {sign_in_command(console, url, 'ID')} (token IDs: {console.command('token', 'list')})"
@@ -82,11 +82,11 @@ def sign_in_line(console: Console, gate: Gate, url: str) -> str:
 
 
 def sign_in_command(console: Console, url: str, *token_id: str) -> str:
-    """The command that prints an address by which a browser is signed in at that service."""
+    """The command that prints a sign-in address for that service."""
     return console.command("token", "sign-in", *token_id, *([] if url == DEFAULT_SERVICE else ["--at", url]))
 
 
 def new_address(gate: Gate, url: str, token: NewToken | ApiToken) -> tuple[str, str]:
-    """An address that signs a browser in, and how often and how long it can be used."""
+    """A sign-in address, and how often and for how long it can be used."""
     code = gate.sessions.new_code(token.id)
     return sign_in_address(url, code), once_within(code)

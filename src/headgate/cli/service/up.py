@@ -89,7 +89,7 @@ def _run(
     with heard_by(orders), wanted.guarded(), console.gate() as gate:
         is_first = _is_first(gate, listen, tls=tls is not None, insecure=insecure)
         with _answering(console, gate, listen, tls, orders) as server, announced(gate, server.url) as renewal:
-            # Created when it can be printed: a failed start would leave a token that nobody knows.
+            # Created only when it can be printed: otherwise a failed start would leave a token that nobody knows.
             first = _first_token(gate) if is_first or shown is not None else None
             _tell(console, server.url, first, gate)
             if once:
@@ -167,7 +167,7 @@ def _tls(cert: str | None, key: str | None) -> tuple[str, str] | None:
 
 
 def _tell(console: Console, url: str, first: NewToken | None, gate: Gate) -> None:
-    """Print the address. The token itself is not printed, since journals keep the output."""
+    """Print the address. The token itself is not printed, because journals keep the output."""
     if first is None:
         console.answer({"url": url}, lambda: f"headgate is running at {url}")
         console.say(sign_in_line(console, gate, url))

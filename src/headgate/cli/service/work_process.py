@@ -1,4 +1,4 @@
-"""`--work` of the service and of daemons: `headgate work` as a process of its own, started again when it ends."""
+"""`--work` of the service and of daemons: `headgate work` as a separate process, restarted when it ends."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from headgate.telemetry import event
 if TYPE_CHECKING:
     from headgate.cli.terminal.console import Console
 
-#: Pause between two looks whether it runs.
+#: Pause between two checks whether it is running.
 LOOK_SECONDS = 1.0
-#: Added to the grace of its commands: it then reports what was interrupted.
+#: Added to the grace period of its commands: it then reports interrupted chunks.
 MORE_SECONDS = 30.0
 
 
@@ -35,7 +35,7 @@ class WorkPath(click.Path):
         super().__init__(exists=True, dir_okay=False, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path of a file that can be used."""
+        """The path of a readable file."""
         from headgate.cli.ledger.work_files import read_work_file
 
         path = Path(str(super().convert(value, param, ctx)))
@@ -56,7 +56,7 @@ class WorkProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._starts_at = 0.0
         self._pause = LOOK_SECONDS
-        #: Starts it, and again when it has ended.
+        #: Starts it, and restarts it when it has ended.
         self.rounds = Rounds("work", self._look, LOOK_SECONDS)
 
     def _look(self) -> int:
@@ -73,7 +73,7 @@ class WorkProcess:
         return 0
 
     def stop(self, hurry: threading.Event) -> None:
-        """End it: its commands have their grace, unless it is in a `hurry`."""
+        """End it: its commands get their grace period, unless it is in a `hurry`."""
         process = self._process
         if process is None:
             return

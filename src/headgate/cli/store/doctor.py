@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headgate.core.faults import Fault
     from headgate.gate import Gate
 
-#: Rounds of repair: one may reveal another fault.
+#: Number of repair rounds: one may reveal another fault.
 MOST_ROUNDS = 5
 
 
@@ -79,7 +79,7 @@ def _looked_at(now: Counts) -> dict[str, int]:
 
 
 def _beside(gate: Gate) -> list[str]:
-    """What other programs keep beside the ingest queue."""
+    """Other programs' entries beside the ingest queue."""
     found = [
         f"{place} ({', '.join(f'{count:,} {status}' for status, count in counts.items()) or 'empty'})"
         for place, counts in gate.queue.foreign().items()
@@ -88,7 +88,7 @@ def _beside(gate: Gate) -> list[str]:
 
 
 def _repair(gate: Gate, by: str) -> tuple[list[Fault], list[Fault]]:
-    """What was repaired, and what is left."""
+    """The repaired and remaining faults."""
     repaired: list[Fault] = []
     left = gate.faults()
     for _ in range(MOST_ROUNDS):

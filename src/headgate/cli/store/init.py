@@ -1,4 +1,4 @@
-"""`headgate init`: create a store, and say where it is."""
+"""`headgate init`: create a store, and print where it is."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from headgate.store_search import DATABASE, SETTINGS_FILE, distrust
 if TYPE_CHECKING:
     from headgate.settings import Settings
 
-#: A path that ends like this is a file; any other is a folder.
+#: A path with this ending is a file; any other is a folder.
 FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
-#: What to do with a new store.
+#: Suggestions for a new store.
 NEXT = (
     ("lock run NAME -- COMMAND", "run a command while nobody else holds NAME"),
     ("define pipeline.toml", "define datasets and jobs"),
@@ -36,10 +36,10 @@ NEXT = (
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """Where a store is created."""
+    """The location of a new store."""
 
     url: str
-    #: The folder in and below which commands find it; None: settings of elsewhere name it.
+    #: The folder in and below which commands find it; None: settings from elsewhere name it.
     folder: Path | None = None
     #: Lines for the settings file of that folder; empty: the store is found without them.
     lines: Mapping[str, str] = field(default_factory=dict)
@@ -57,9 +57,9 @@ def init(console: Console, where: str | None) -> None:
     """Create a store, and print where it is.
 
     Without URL or PATH this creates the store that HEADGATE_URL or a settings file names, else headgate.db in this
-    folder, a SQLite store. PATH is a folder, or a file that ends in .db or .sqlite. Where the store is not found by the
-    name headgate.db, a file headgate.toml in this folder is written that names it. Commands in the folder and below it
-    use the store. A store that is there already is left as it is.
+    folder, a SQLite store. PATH is a folder, or a file that ends in .db or .sqlite. If the store cannot be found by the
+    name headgate.db, a file headgate.toml that names it is written in this folder. Commands in the folder and below it
+    use the store. An existing store is left unchanged.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def init(console: Console, where: str | None) -> None:
 
 
 def prepare_store(console: Console) -> None:
-    """For `up`: create the store that settings name, or headgate.db in this folder; say so where one is created."""
+    """For `up`: create the store that settings name, or headgate.db in this folder, and print that."""
     if named_service(console.settings):
         return
     if not console.settings["url"]:
@@ -121,7 +121,7 @@ def _given_place(given: str, coordination_url: str | None) -> StoreLocation:
 
 
 def _check(place: StoreLocation, *, given: bool) -> None:
-    """Refuse a folder in which commands would not find the store, or would find another one."""
+    """Refuse a folder in which commands would not find the store, or would find a different one."""
     if place.folder is None or place.file is None or not place.folder.is_dir():
         return
     why = distrust(place.file)
@@ -141,7 +141,7 @@ def _check(place: StoreLocation, *, given: bool) -> None:
 
 
 def _write_settings(place: StoreLocation) -> bool:
-    """Write the settings file that names the store, where one is needed and could be used."""
+    """Write the settings file that names the store, if one is needed and has an effect."""
     if place.file is None or not place.lines or distrust(place.file):
         return False
     there = place.file.read_text(encoding="utf-8") if place.file.exists() else ""
@@ -153,7 +153,7 @@ def _write_settings(place: StoreLocation) -> bool:
 
 
 def _exports(settings: Settings) -> str:
-    """What to type so that commands of other folders use the store; a password is not repeated."""
+    """The command by which other folders use the store; a password is not repeated."""
     given = {f"HEADGATE_{name.upper()}": settings[name] for name in ("url", "coordination_url") if settings[name]}
     if any(mask(value) != value for value in given.values()):
         return "set " + " and ".join(given)
@@ -169,7 +169,7 @@ def _tell(console: Console, place: StoreLocation, elsewhere: str, *, created: bo
     if place.file is None:
         console.say(f"it is named by {named_store(console.settings).found_by}")
     elif why := distrust(place.file):
-        console.say(f"commands do not find it by themselves ({why}); {elsewhere}")
+        console.say(f"commands do not find it automatically ({why}); {elsewhere}")
     else:
         console.say(f"commands in {place.folder} and below it use this store; elsewhere, and for cron: {elsewhere}")
     if os.environ.get("HEADGATE_URL", place.url) != place.url:

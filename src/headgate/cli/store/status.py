@@ -18,12 +18,12 @@ from headgate.core.values.wire import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Shown though they are 0; of a store without a ledger, those of chunks are not.
+#: Shown even if they are 0; for a store without a ledger, those of chunks are not.
 ALWAYS = (
     "locked_resources", "locks", "lock_waiters", "chunks_running", "chunks_failed", "ingest_jobs_running",
     "ingest_jobs_failed", "failures_last_day",
 )  # fmt: skip
-#: At most this many running chunks and failures are named.
+#: Maximum number of running chunks and failures that are named.
 NAMED = 5
 
 
@@ -73,7 +73,7 @@ def _parts(console: Console, found: dict[str, Any]) -> Iterator[str]:
 
 
 def _listed(heading: str, entries: Sequence[tuple[str, str]], total: int) -> str:
-    """The first of them, each in two lines: what it is, and the command to type next."""
+    """The first of them, two lines each: a description, and the next command to type."""
     shown = entries[:NAMED]
     lines = [line for what, command in shown for line in (f"  {what}", f"      {command}")]
     more = [f"  and {total - len(shown):,} more"] if total > len(shown) else []

@@ -1,1 +1,1 @@
-"""What all commands share: the console, options and their values, tables, JSON, progress, errors."""
+"""Shared by all commands: the console, options and their values, tables, JSON, progress, errors."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headgate.core.alarms import Alarm
     from headgate.gate import Gate
 
-#: Seconds between two looks for what is stuck.
+#: Seconds between two checks for stuck work.
 LOOK_SECONDS = 30.0
 
 

@@ -8,7 +8,7 @@ from click.shell_completion import get_completion_class
 from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import common
 
-#: The variable by which a shell asks what could come next.
+#: The variable by which a shell requests completions.
 VARIABLE = "_HEADGATE_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 

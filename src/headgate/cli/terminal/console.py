@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-#: How log lines look; auto: text on a terminal, else JSON.
+#: The format of log lines; auto: text on a terminal, else JSON.
 LOG_FORMATS = ("auto", "text", "json")
 
 
@@ -29,23 +29,23 @@ class Console:
 
     #: The words of the command line, without the program's name.
     words: list[str] = field(default_factory=list)
-    #: The store, if it was named by a flag.
+    #: The store, if a flag named it.
     url: str | None = None
-    #: Where locks are kept, if it was named by a flag.
+    #: The store of locks, if a flag named it.
     coordination_url: str | None = None
-    #: Answer with one JSON document.
+    #: Print one JSON document.
     as_json: bool = False
-    #: How log lines look, if it was said by a flag.
+    #: The format of log lines, if a flag set it.
     log_format: str | None = None
     #: How much to log: 0 is nothing.
     verbose: int = 0
     #: Print nothing on stderr but errors.
     quiet: bool = False
-    #: How a command is typed, where that needs more than the program's name and flags.
+    #: The form of a command to type, if that needs more than the program's name and flags.
     typed: Callable[..., str] | None = None
-    #: Whether a chunk was claimed: an exit code may then be the command's own.
+    #: Whether a chunk was claimed: then an exit code may be the command's own.
     claimed: bool = False
-    #: Gets what went wrong in place of stderr.
+    #: Receives errors in place of stderr.
     on_error: Callable[[str], None] | None = None
     #: Whether the worker was asked to stop before its command ended, and reported that.
     interrupted: bool = False
@@ -61,7 +61,7 @@ class Console:
     def gate(self, *, stay: bool = False, create: bool = True) -> Iterator[Gate]:
         """Open the store that the settings name.
 
-        `stay`: do not close it, since a clean exit would release a leased lock on ZooKeeper. `create`: create a store
+        `stay`: do not close it, because a clean exit would release a leased lock on ZooKeeper. `create`: create a store
         that a flag or variable names, if it does not exist yet.
         """
         from headgate.gate import Gate
@@ -103,7 +103,7 @@ class Console:
                 gate.close()
 
     def ask(self, question: Callable[[Gate], T], *, stay: bool = False) -> T:
-        """Open the store, return its answer to one question, and close it."""
+        """Open the store, return its answer to one query, and close it."""
         with self.gate(stay=stay) as gate:
             return question(gate)
 
@@ -131,11 +131,11 @@ class Console:
 
     @property
     def can_ask(self) -> bool:
-        """Whether a person is at the terminal."""
+        """Whether a user is at the terminal."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     def agrees(self, question: str, preview: str, otherwise: str = "") -> bool:
-        """Show what would change, and ask. Without a terminal: UsageError with `otherwise`."""
+        """Show what would change, and ask for confirmation. Without a terminal: UsageError with `otherwise`."""
         if not self.can_ask:
             raise click.UsageError(otherwise)
         from headgate.cli.terminal.output import say
@@ -153,14 +153,14 @@ class Console:
             self.say(f"there is more; continue with: --after {more}")
 
     def say(self, text: str) -> None:
-        """Print a line for people on stderr; nothing with --quiet or --json."""
+        """Print a message on stderr; nothing with --quiet or --json."""
         if not self.quiet and not self.as_json:
             from headgate.cli.terminal.output import say
 
             say(text)
 
     def say_notes(self, notes: Iterable[str]) -> None:
-        """Print a warning about something that worked."""
+        """Print a warning about an operation that succeeded."""
         for each in notes:
             self.say(f"headgate: note: {each}")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from headgate.cli.terminal.console import Console
 
-#: Every exit code with its one meaning. A command that is run under a lock or on a chunk has its own codes.
+#: Every exit code with its one meaning. A command that runs under a lock or on a chunk has its own exit codes.
 MEANINGS: Mapping[int, str] = {
     0: "done",
     1: "done, but something failed, is damaged or is stuck; the output names it",
@@ -36,9 +36,10 @@ MEANINGS: Mapping[int, str] = {
     77: "not allowed: a wrong key, an API token without the right, or another owner",
 }
 DONE, FAILED, WRONG_USAGE, NOTHING_TO_DO, CANNOT_REACH, CANNOT_WRITE, TRY_LATER, LOST, NOT_ALLOWED = MEANINGS
-#: Interrupted from the keyboard, and: the reader of our output went away. As shells report signals.
+#: Interrupted from the keyboard, and: the reader of our output went away. The exit codes by which shells report
+#: signals.
 INTERRUPTED, BROKEN_PIPE = 130, 141
-#: By kind, the first that fits.
+#: By kind; the first match counts.
 EXIT_CODES: tuple[tuple[type[HeadgateError], int], ...] = (
     (NotOwner, NOT_ALLOWED),
     (WrongKey, NOT_ALLOWED),
@@ -48,7 +49,7 @@ EXIT_CODES: tuple[tuple[type[HeadgateError], int], ...] = (
     (Unavailable, CANNOT_REACH),
     (Invalid, WRONG_USAGE),
 )
-#: No more than this many locks are named in the advice.
+#: Maximum number of locks that are named in the advice.
 MOST_LOCKS = 3
 
 
@@ -85,7 +86,7 @@ def _say(detail: str) -> None:
 
 
 def write_json(content: dict[str, Any]) -> None:
-    """An error for programs: one JSON object on stderr."""
+    """An error as one JSON object on stderr."""
     import json
 
     from headgate.cli.terminal.talk import talk
@@ -105,14 +106,14 @@ def document(error: HeadgateError, console: Console) -> dict[str, Any]:
 
 
 def text(error: HeadgateError, console: Console) -> str:
-    """The error for people; the last lines are commands to type."""
+    """The error as text; the last lines are commands to type."""
     steps = next_steps(error, console)
     width = max((len(why) for why, _command in steps), default=0)
     return "\n".join([str(error), *(f"{why:<{width}}  {command}" for why, command in steps)])
 
 
 def next_steps(error: HeadgateError, console: Console) -> list[tuple[str, str]]:
-    """Return what the user can do next: purposes and commands."""
+    """Return suggestions for the user: purposes and commands."""
     if isinstance(error, StoreUnavailable) and error.request_id:
         again = _with_option(console.words, "--request-id", error.request_id)
         return [("To retry safely:", again)] if again else []

@@ -1,4 +1,4 @@
-"""Options that several commands take, each written once."""
+"""Options that several commands share, each defined once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _with_console(function: F) -> F:
 
 
 def common(function: F) -> F:
-    """Add the options that every command takes, the rarer ones hidden, and pass the command its console."""
+    """Add the options that every command has, with the rarer ones hidden, and pass the console to the command."""
     return _add_common(_with_console(function), hidden=True, tables=False)
 
 
@@ -57,7 +57,7 @@ def tabular(function: F) -> F:
 
 
 def global_options(function: F) -> F:
-    """The same options, before the command's name and all shown."""
+    """The same options, before the command's name, with all of them shown."""
     return _add_common(function, hidden=False, tables=True)
 
 
@@ -103,7 +103,7 @@ def after_option(function: F, **how: Any) -> F:
 
 
 def limit_option(what: str, default: int = 100) -> Callable[[F], F]:
-    """The option that says how long a list may be."""
+    """The option that limits the length of a list."""
     return number_option("--limit", None, default, f"Largest number of {what}.")
 
 

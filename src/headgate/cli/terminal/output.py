@@ -1,6 +1,6 @@
-"""How answers look: JSON for programs, tables and plain words for people.
+"""How answers look: JSON output, tables and plain text.
 
-All text from stores, servers and files is printed through here, with control characters made visible.
+All text from stores, servers and files is printed here, with control characters made visible.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ COLOURS = {
     Tone.OK: GREEN, Tone.RUNNING: BLUE, Tone.FAILED: RED, Tone.HELD: YELLOW, Tone.QUEUED: MAGENTA, Tone.FORCED: RED,
     Tone.SHARED: GREEN, Tone.EXCLUSIVE: YELLOW,
 }  # fmt: skip
-#: Colours beside words that say the same, as a terminal numbers them.
+#: Colours for words that have the same meaning, as terminal colour numbers.
 STYLES = {
     **{word: COLOURS[tone] for word, tone in TONES.items()},
     "waits": MAGENTA, "first": MAGENTA, "next": GREEN, "blocked": YELLOW,
 }  # fmt: skip
-#: Whether tables are written whole on a terminal, too.
+#: Whether tables are printed whole even on a terminal.
 _everything = False
 
 
-#: Stands for the beginning of a terminal's code until a text is written. Nobody can guess it, so no name contains it.
+#: Placeholder for the start of a terminal code until a text is printed. It is random, so no name contains it.
 _CODE = "\ufdd0" + os.urandom(8).hex()
 
 
 def shown(text: str) -> str:
-    """Return a text as it is printed: with our own colours, and other control characters made visible."""
+    """Return a text for printing: with our own colours, and other control characters made visible."""
     return "\x1b[".join(visible(part) for part in text.split(_CODE))
 
 
@@ -51,24 +51,24 @@ def say(text: str) -> None:
 
 
 def to_json(document: object) -> str:
-    """One JSON document: spread out for a terminal, else one line."""
+    """One JSON document: indented on a terminal, else one line."""
     indent = 2 if sys.stdout.isatty() else None
     return visible_json(json.dumps(plain(document), ensure_ascii=False, indent=indent))
 
 
 def list_document(items: Iterable[object], more: str | None = None, **beside: object) -> dict[str, object]:
-    """A list for programs, in the form that every list has; `more`: the cursor of the next page."""
+    """A list as JSON, in the form of every list; `more`: the cursor of the next page."""
     return {"items": list(items), "next": more, **beside}
 
 
 def page(found: Sequence[T], limit: int, cursor: str = "id") -> tuple[Sequence[T], str | None]:
-    """The first items, and the cursor of the next page if more were found than asked for."""
+    """The first items, and the cursor of the next page if more were found than requested."""
     shown = found[:limit]
     return shown, getattr(shown[-1], cursor) if len(found) > limit else None
 
 
 def lock_document(lock: Lock) -> dict[str, Any]:
-    """A lock for programs. The request's id is left out: it is the holder's own."""
+    """A lock as JSON data. The request's id is left out, because it is private to the holder."""
     document: dict[str, Any] = plain(lock)
     del document["request_id"]
     ends = None if lock.expires_in is None else datetime.now(UTC) + timedelta(seconds=lock.expires_in)
@@ -76,7 +76,7 @@ def lock_document(lock: Lock) -> dict[str, Any]:
 
 
 def ago(moment: datetime) -> str:
-    """How long ago, for people. Small differences between clocks are shown as 0 s."""
+    """How long ago, in words. Small differences between clocks are shown as 0 s."""
     return f"{in_words((datetime.now(UTC) - moment).total_seconds())} ago"
 
 
@@ -92,12 +92,12 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def pairs(values: Mapping[str, object]) -> str:
-    """Names and values, one a line."""
+    """Names and values, one per line."""
     return aligned([[f"{name}:", "-" if value in (None, "") else str(value)] for name, value in values.items()])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns side by side, two blanks between them, nothing cut off, a row a line."""
+    """Columns side by side, two blanks between them, nothing cut off, one row per line."""
     rows = [[visible(cell, lines=False) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
@@ -110,7 +110,7 @@ def colours() -> bool:
 
 
 def painted(word: str, text: str = "") -> str:
-    """Return a word, or a text for it, in the word's colour; plain text without colours."""
+    """Return a word, or a text for it, in the word's colour; plain text if colours are off."""
     return _styled(text or word, "1", STYLES.get(word, ""))
 
 
@@ -127,7 +127,7 @@ def terminal_width() -> int:
 
 
 def show_everything() -> None:
-    """Cut no table from now on: the user said `--wide`."""
+    """Cut no table from now on: the user gave `--wide`."""
     global _everything  # noqa: PLW0603 - it is a property of this run's terminal, like its colours
     _everything = True
 

@@ -1,4 +1,4 @@
-"""Logs of attempts and steps, as the terminal shows them."""
+"""Logs of attempts and steps, as printed on the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.core.values.visible import visible
 
 
 def heading(log: Log) -> str:
-    """The line above a log: where it was written, and whether it is whole."""
+    """The line above a log: where it was written, and whether it is complete."""
     step = f"{log.step}, " if log.step else ""
     cut = f", the end of {size_in_words(log.size)}" if log.cut else ""
     end = "" if log.ended else f", last sent {ago(log.at)}"
@@ -19,6 +19,6 @@ def heading(log: Log) -> str:
 
 
 def print_log(title: str, text: str) -> None:
-    """Print it; a line that has not ended is ended."""
+    """Print it; an unfinished line gets a line end."""
     sys.stdout.write(title + visible(text) + ("" if text.endswith("\n") or not text else "\n"))
     sys.stdout.flush()

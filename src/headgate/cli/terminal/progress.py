@@ -1,4 +1,4 @@
-"""Progress of long work: one line that is redrawn on a terminal, a line every few seconds elsewhere."""
+"""Progress of long work: one line that is redrawn on a terminal, and a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headgate.core.values.durations import in_words
 if TYPE_CHECKING:
     from headgate.cli.terminal.console import Console
 
-#: Begins a line of a terminal again.
+#: Returns to the start of a terminal line.
 AGAIN = "\r\x1b[K"
-#: A terminal is written to no more often than this, and anything else is.
+#: Terminals are not written to more often than this, and other outputs not more often than that.
 DRAWN_SECONDS, TOLD_SECONDS = 0.1, 5.0
-#: Progress is printed for what takes longer than this.
+#: Progress is printed for work that takes longer than this.
 PATIENCE_SECONDS = 1.0
 
 
@@ -27,7 +27,7 @@ UNITS = (("s", 1), ("min", 60), ("h", 3600))
 
 
 class ProgressEstimate:
-    """How much is done, how fast, and how long the rest takes."""
+    """The finished amount, the rate, and the remaining time."""
 
     def __init__(self, total: int | None, unit: str = "") -> None:
         self._total = total
@@ -61,7 +61,7 @@ class StatusLine:
         self._written = -DRAWN_SECONDS if self._on_terminal else time.monotonic()
 
     def write(self, text: Callable[[], str], *, last: bool = False) -> None:
-        """Write the line, unless it was written just now. The last one is always drawn."""
+        """Print the line, unless it was printed just now. The last one is always printed."""
         pause = DRAWN_SECONDS if self._on_terminal else TOLD_SECONDS
         if self._silent or (time.monotonic() - self._written < pause and not (last and self._on_terminal)):
             return

@@ -16,18 +16,18 @@ from headgate.cli.terminal.console import Console
 if TYPE_CHECKING:
     from headgate.gate import Gate
 
-#: Longest wait for TAB: a store that has not answered by then offers nothing.
+#: Longest wait for TAB: a store that has not answered by then offers no completions.
 PATIENCE_SECONDS = 1.0
 
 
 def stored_names(context: click.Context, noun: str) -> Sequence[str]:
-    """The names of that noun in the store; none if there is no store or it does not answer soon."""
+    """The names of that kind in the store; empty if there is no store or it does not answer soon."""
     console = context.find_object(Console) or Console()
-    # The process ends, whatever it waits for: the shell offers nothing then.
+    # The process ends in any case: the shell then offers no completions.
     signal.signal(signal.SIGALRM, lambda _number, _frame: os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, PATIENCE_SECONDS)
     names: Sequence[str] = ()
-    with suppress(Exception):  # No message is printed: the line that is being typed must stay as it is.
+    with suppress(Exception):  # No message is printed: the line that is being typed must stay intact.
         names = _FINDERS[noun](console)
     signal.setitimer(signal.ITIMER_REAL, 0)
     return names

@@ -1,19 +1,19 @@
-"""Tables on a terminal: ids stay whole, text is cut, and columns that add little give way to the rest."""
+"""Tables on a terminal: ids stay whole, text is cut, and less important columns give way to the others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-#: Columns of text for people, with the narrowest width that still says something. All others are kept whole.
+#: Columns with text, with the narrowest width that is still useful. All others are kept whole.
 TEXT = {
     "WHY": 16, "MESSAGE": 16, "REASON": 16, "PROBLEM": 16, "REFUSED": 16, "TITLE": 16, "PAUSED": 10, "HELD": 10,
     "SCOPES": 12, "READS": 12, "MAKES": 12, "WORKER": 10, "PROCESS": 10, "VALUE": 12, "COMES FROM": 10, "BY": 8,
     "CLIENT": 8, "PRINCIPAL": 8, "OWNER": 8, "COLLECTION": 10, "COLLECTIONS": 10, "LOCAL IDS": 10, "STORAGE": 12,
     "PROFILE": 12, "NOT COUNTED BECAUSE": 19, "EXPECTS": 20,
 }  # fmt: skip
-#: Names that are cut in the middle, since both ends tell them apart.
+#: Names that are cut in the middle, because both ends distinguish them.
 NAMES = {"RESOURCE": 16, "URI": 16, "WHAT": 16, "SOURCE": 16, "FILE": 16}
-#: Columns that are left out where the others have no room, the first one first. An untitled column repeats another.
+#: Columns that are left out if there is no room, the first one first. An untitled column repeats another.
 EXTRA = (
     "", "VARIABLE", "ATTEMPT", "WORKER", "PROCESS", "TOKEN", "LEASE", "MINTER", "COLLECTIONS", "USED", "PRINCIPAL",
     "PRI", "TICKET", "KIND", "SINCE", "CHANGED", "FILES", "WAITING", "LOOKED", "OLDEST", "COUNTED",
@@ -23,7 +23,7 @@ CUT = "…"
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """The number of terminal columns that a text occupies."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -32,7 +32,7 @@ def cells(text: str) -> int:
 
 
 def fitted(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> tuple[list[list[str]], bool]:
-    """The table, headings first, with its cells cut and padded to a terminal; whether anything is missing."""
+    """The table, headings first, with its cells cut and padded for a terminal; and whether anything is missing."""
     table = [list(headings), *map(list, rows)]
     shown = list(range(len(headings)))
     while (extra := _extra(headings, shown)) is not None and _total(_least(table, shown)) > width:

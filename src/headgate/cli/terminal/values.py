@@ -21,10 +21,10 @@ LONGEST_METAVAR = 40
 
 
 class Word(click.ParamType[str]):
-    """One of some words, in any case."""
+    """One of several words, in any case."""
 
     def __init__(self, what: str, words: Sequence[str], also: Sequence[str] = (), *, any_other: bool = False) -> None:
-        """`also`: words that are accepted and not listed. `any_other`: the store knows more words than these."""
+        """`also`: words that are accepted but not listed. `any_other`: the store knows more words than these."""
         self.name = what
         self.words = tuple(map(str, words))
         self._known = {each.lower(): str(each) for each in (*also, *words)}
@@ -32,7 +32,7 @@ class Word(click.ParamType[str]):
 
     @property
     def is_short(self) -> bool:
-        """Whether the words fit into a line of usage."""
+        """Whether the words fit into a usage line."""
         return len("|".join(self.words)) + 2 <= LONGEST_METAVAR
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
@@ -57,7 +57,7 @@ class Word(click.ParamType[str]):
 
 
 class Name(click.ParamType[str]):
-    """A name that is kept in the store: of a job, a dataset, a profile."""
+    """A name in the store: of a job, a dataset or a profile."""
 
     def __init__(self, noun: str) -> None:
         self.name = noun

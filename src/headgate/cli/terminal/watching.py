@@ -1,4 +1,4 @@
-"""`--watch`: the same answer again and again; redrawn on a terminal, a JSON line for each change elsewhere."""
+"""`--watch`: the same answer repeatedly; redrawn on a terminal, a JSON line for each change elsewhere."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-#: Clears a terminal, and begins at its top.
+#: Clears a terminal, and returns to its top.
 CLEAR = "\x1b[2J\x1b[H"
-#: Pause before an unavailable store is asked again.
+#: Pause before an unavailable store is retried.
 REST_SECONDS = 0.5
 
 
 def watchable(function: F) -> F:
     """Add the options --watch and --every."""
     every = click.option("--every", type=DURATION, default=2, help="Interval of --watch (default: 2s).")
-    watch = click.option("--watch", is_flag=True, help="Show it again and again, until it ends or you press Ctrl-C.")
+    watch = click.option("--watch", is_flag=True, help="Repeat until it ends or you press Ctrl-C.")
     return watch(every(function))
 
 
@@ -43,7 +43,7 @@ def answer(
     every: float,
     ended: Callable[[T], bool] = lambda _found: False,
 ) -> T:
-    """Ask and print, once or repeatedly until it has ended. Returns the last result."""
+    """Query and print, once or repeatedly until it has ended. Returns the last result."""
     if not watch:
         with console.gate() as gate:
             found = ask(gate)
@@ -86,7 +86,7 @@ def wait_until(
 ) -> tuple[T, bool]:
     """Follow something until it has ended or `timeout` seconds have passed; print changes on stderr.
 
-    Returns how far it is, and whether it has ended. A store that is unavailable is asked again.
+    Returns its state, and whether it has ended. An unavailable store is retried.
     """
     said = _Said(console, math.inf if timeout is None else time.monotonic() + timeout)
     while True:
@@ -104,7 +104,7 @@ def wait_until(
 
 
 class _Said:
-    """Prints each change of a wait once, until its end (monotonic time)."""
+    """Prints each change during a wait once, until its end (monotonic time)."""
 
     def __init__(self, console: Console, until: float) -> None:
         self._session, self._until = console, until

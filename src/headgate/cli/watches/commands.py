@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.daemons.watching.watcher import FileWatcher
     from headgate.gate import Gate
 
-#: With --once: what is added to twice the time that a file has to be unchanged, and the shortest pause.
+#: With --once: added to twice the time that a file has to be unchanged, and the shortest pause.
 MORE_SECONDS, SHORTEST_PAUSE = 5.0, 0.05
 FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PIPELINE.toml")
 DATASETS = click.argument("datasets", metavar="[DATASET]...", nargs=-1)
@@ -56,7 +56,7 @@ def watch() -> None:
 @watch.command("run", short_help="Publish files as they arrive.")
 @FILE
 @DATASETS
-@click.option("--once", is_flag=True, help="Exit when every file that is there counts, or cannot count yet.")
+@click.option("--once", is_flag=True, help="Exit when every existing file counts, or cannot count yet.")
 @click.option(
     "--lease", type=DURATION, default=30, help="Time until another watcher takes over from a dead one (default: 30s)."
 )
@@ -64,13 +64,13 @@ def watch() -> None:
 def run(console: Console, file: Path, datasets: Sequence[str], lease: float, *, once: bool) -> None:
     """Publish files as they arrive, until SIGTERM or SIGINT: of the DATASETs, or of all that the file watches.
 
-    A file is published once, and never before it is complete, also when watchers are killed. Several watchers of one
+    A file is published once, and never before it is complete, even if watchers are killed. Several watchers of one
     dataset may run at once: one works, and another one takes over when it ends. Define the datasets first (headgate
     define).
 
     With --once it waits until no file changes any more (`settle`), publishes what is complete, and exits. Files that
-    wait for a marker or for other files of their chunk stay for the next time. Exit code 69: a folder or bucket could
-    not be listed.
+    wait for a marker or for other files of their chunk are left for the next run. Exit code 69: a folder or bucket
+    could not be listed.
     """
     watches = watches_of(file, datasets)
     if not once:
@@ -104,7 +104,7 @@ def _watchers(gate: Gate, watches: Sequence[FileWatch], lease: float) -> Iterato
 
 
 def _run_once(console: Console, watchers: Sequence[FileWatcher]) -> None:
-    """Look until nothing is unsettled, and print what was published."""
+    """Poll until no file is still changing, and print what was published."""
     pause, rows = threading.Event(), []
     for each in watchers:
         published, until = each.look(), steady() + 2 * each.watch.settle + MORE_SECONDS
@@ -127,19 +127,19 @@ def _outcome(row: dict[str, Any]) -> str:
     return f"{row['dataset']}: {row['published']:,} published{changed}{waiting}{problem}"
 
 
-@watch.command("check", short_help="Show what the files that are there would publish.")
+@watch.command("check", short_help="Show what the existing files would publish.")
 @FILE
 @DATASETS
 @limit_option("files")
 @tabular
 def check(console: Console, file: Path, datasets: Sequence[str], limit: int) -> None:
-    """Show which data id each file has that is there now, or why it has none. Asks no store, and changes nothing."""
+    """Show the data id of each existing file, or why it has none. Uses no store, and changes nothing."""
     rows = [row for each in watches_of(file, datasets) for row in _meanings(each)]
     shown, more = page(rows, limit)
     headings = ("DATASET", "FILE", "DATA ID", "NOT COUNTED BECAUSE")
     console.answer_list(
         [dict(zip(("dataset", "file", "dataid", "why"), row, strict=True)) for row in shown],
-        lambda: table(headings, shown) if shown else "no file is there", more=more,
+        lambda: table(headings, shown) if shown else "there are no files", more=more,
     )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def _meanings(each: FileWatch) -> list[tuple[str, str, str, str]]:
 @watch.command("list")
 @tabular
 def list_watchers(console: Console) -> None:
-    """List the watchers: when each last looked, when a file last arrived, and what keeps it from its work."""
+    """List the watchers, with the last poll, the last new file, and the problem of each."""
     found = console.ask(lambda gate: gate.watches.list())
     now = datetime.now(UTC)
     rows = [
@@ -222,4 +222,4 @@ def files(console: Console, dataset: str, limit: int, *, changed: bool) -> None:
 def forget(console: Console, dataset: str, reason: str) -> None:
     """Remove a watcher that will not come back, so that no alarm is raised. The files that were counted are kept."""
     console.ask(lambda gate: gate.watches.forget(dataset, reason=reason))
-    console.answer({"dataset": dataset}, lambda: f"nobody is expected to watch {dataset} any more")
+    console.answer({"dataset": dataset}, lambda: f"the watcher of {dataset} was removed")

@@ -1,5 +1,5 @@
-"""Who asks, and whether they may: an API token in the Authorization header, or the session that it signed a browser in
-for; scopes on every route.
+"""Authentication and authorisation: an API token in the Authorization header, or the browser session that it started;
+scopes on every route.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from headgate.http.service import Service
 from headgate.service.access.sessions import BrowserSession
 from headgate.service.access.tokens import CREATE
 
-#: The caller, as it names itself.
+#: The caller's name for itself.
 CLIENT_HEADER = "Headgate-Client"
-#: Where the id of a caller's token stands in the scope of its request.
+#: The key for a caller's token id in the scope of its request.
 ADMITTED = "headgate.token"
 #: Methods that change nothing.
 SAFE = ("GET", "HEAD")
-#: The reason why a caller with the scope `admin:force` acts on what another principal holds; percent-encoded UTF-8.
+#: The reason why a caller with the scope `admin:force` overrides another principal; percent-encoded UTF-8.
 OVERRIDE_HEADER = "Headgate-Override"
 #: The request that submits a batch.
 SUBMITS = ("POST", "/v1/batches")
@@ -47,7 +47,7 @@ class Caller:
     """The caller of a request."""
 
     token: ApiToken
-    #: The asking process, in its own words.
+    #: The requesting process, in its own words.
     process: str
     #: The form token of a signed-in browser, and the digest of its session; empty for other callers.
     form_key: str = ""
@@ -55,22 +55,24 @@ class Caller:
 
     @property
     def principal(self) -> str:
-        """The owner of what this caller takes, and of its idempotency keys and request ids."""
+        """The owner of what this caller acquires, and of its idempotency keys and request ids."""
         return self.token.principal
 
     def request_id(self, key: str | None, request: str | None) -> str | None:
         """Return the id by which the store recognises this request, from its Idempotency-Key or its Headgate-Request;
-        None when it has neither. The same text of another principal is another id.
+        None if it has neither. The same text from another principal yields another id.
         """
         given = key if key is not None else request
         return None if given is None else scoped_id(self.principal, given)
 
     def shown(self, value: Any) -> Any:
-        """Return a value in JSON's own types, with this caller's request ids as it gave them."""
+        """Return a value in JSON types, with this caller's request ids in their original form."""
         return own_ids(self.principal, plain(value))
 
     def seen(self, lock: Lock) -> Lock:
-        """A lock as this caller sees it: the token is its owner's, and an operator's who may override the owner."""
+        """A lock as this caller sees it: the token is only shown to its owner, and to an operator who may override the
+        owner.
+        """
         own = lock.principal == self.principal or self.reach.has("admin:force")
         return lock if own else replace(lock, token=0)
 
@@ -80,8 +82,8 @@ class Caller:
         return self.token.reach
 
     def by(self, given: str | None = None) -> str:
-        """The name that is recorded with the caller's actions. The token's stands in it, but for an admin's, who speaks
-        for others.
+        """The name that is recorded with the caller's actions. It contains the token's name, except for an admin, who
+        may act for others.
         """
         said = check_name("by", given) if given is not None else self.process
         if self.reach.unlimited:
@@ -89,7 +91,7 @@ class Caller:
         return f"{self.token.name} ({said})"[:NAME_LENGTH] if said else self.token.name
 
     def acting(self, override: str | None) -> Actor:
-        """Who acts on the store; `override`: why on what others own, as the header has it."""
+        """The acting caller for the store; `override`: the reason for overriding owners, from the header."""
         if override is None:
             return Actor(self.principal)
         if not self.reach.has("admin:force"):
@@ -105,7 +107,9 @@ class Caller:
             raise NotAllowed(f"the API token of {self.token.name} has no access to {name}", f"{word}:{name}")
 
     def must_see(self, noun: str, word: str, name: str, shown: str | None = None) -> None:
-        """UnknownName when the scope is limited to others: their names are not revealed. A reader sees all."""
+        """UnknownName when the scope is limited to others: their names are not revealed. A caller that may read sees
+        all.
+        """
         if not (self.reach.has("read") or self.reach.covers(word, name)):
             raise UnknownName(noun, name if shown is None else shown)
 
@@ -115,13 +119,13 @@ async def authenticate(
     scopes: SecurityScopes,
     _given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)] = None,
 ) -> Caller:
-    """The same for the framework, which also writes the OpenAPI."""
+    """The same for the framework, which also generates the OpenAPI."""
     return await admit(request, scopes.scopes)
 
 
 async def admit(request: Request, words: Sequence[str]) -> Caller:
-    """The caller, if its token has one of the route's scopes. Asked before a body is read: who may not ask fills no
-    memory. What a form proves is asked for behind it: `prove_form`.
+    """The caller, if its token has one of the route's scopes. Checked before a body is read, so that refused callers
+    use no memory. The proof of a form is checked after that: `prove_form`.
     """
     text = _bearer(request)
     who = await _by_token(request, text) if text else await _by_session(request)
@@ -141,8 +145,8 @@ async def admit(request: Request, words: Sequence[str]) -> Caller:
 
 
 def sight_on(reach: Reach, words: Sequence[str]) -> Sight | None:
-    """What a caller sees on a route with these scopes; None: all of it. A scope without a limit shows everything,
-    and a route that takes any scope shows nothing but the caller.
+    """What a caller may see on a route with these scopes; None: everything. An unlimited scope shows everything, and a
+    route that accepts any scope shows only the caller.
     """
     if "read" not in words or set(SCOPES) - {"admin"} <= set(words) or any(word in reach.scopes for word in words):
         return None
@@ -150,15 +154,15 @@ def sight_on(reach: Reach, words: Sequence[str]) -> Sight | None:
 
 
 async def prove_form(request: Request, who: Caller, *, is_file: bool = False) -> None:
-    """NotAllowed unless what a signed-in browser sends is one of its own forms. A file is no form: its body is not
-    looked into.
+    """NotAllowed unless a request of a signed-in browser comes from one of our forms. A file is not a form: its body is
+    not inspected.
     """
     if who.form_key and request.method not in SAFE:
         await sessions.check_own_form(request, who.form_key, is_file=is_file)
 
 
 def _bearer(request: Request) -> str:
-    """The token in the header; empty: there is none."""
+    """The token in the header; empty: none."""
     kind, _, text = request.headers.get("authorization", "").partition(" ")
     return text.strip() if kind.lower() == "bearer" else ""
 
@@ -184,13 +188,13 @@ async def _session(request: Request) -> BrowserSession:
 
 
 async def _look_up(request: Request, prove: Callable[[str], T], text: str) -> T:
-    _take_wrong(request, cost=0)  # A refused caller takes no thread.
+    _take_wrong(request, cost=0)  # A refused caller uses no thread.
     return await run_in_threadpool(look_up, request, prove, text)
 
 
 def look_up(request: Request, prove: Callable[[str], T], text: str) -> T:
-    """Whom the store knows by a text; NotAllowed: nobody. Wrong ones are counted by address, since each asks the store:
-    TooMany.
+    """The caller that the store knows by a text; NotAllowed: nobody. Wrong ones are counted by address, because each
+    one needs a query of the store: TooMany.
     """
     _take_wrong(request, cost=0)
     try:
@@ -223,12 +227,12 @@ def service_of(request: Request) -> Service:
 
 
 def is_caller(dependency: Any) -> bool:
-    """Whether a route's dependency is its caller."""
+    """Whether a dependency of a route is its caller."""
     return dependency is authenticate
 
 
 def provided(dependency: Any) -> Callable[[Request], Any]:
-    """Provides a route with its service, or its gate, without the framework."""
+    """Passes its service, or its gate, to a route, without the framework."""
     return {_its_service: _whole_service, _its_feed: service_of, _its_gate: _gate_of}[dependency]
 
 
@@ -239,7 +243,7 @@ def _gate_of(request: Request) -> Gate:
 
 
 def _whole_service(request: Request) -> Service:
-    """NotAllowed for a caller whose `read` is limited: what a service knows is not sorted by namespaces."""
+    """NotAllowed for a caller with a limited `read`: the data of a service is not divided into namespaces."""
     if request.scope.get("headgate.sight") is not None:
         raise NotAllowed(
             "an API token whose scope `read` is limited cannot request this; it needs the unlimited scope read", "read"
@@ -247,7 +251,7 @@ def _whole_service(request: Request) -> Service:
     return service_of(request)
 
 
-# Dependencies that are no coroutines would be called by a thread each.
+# Other dependencies than coroutines would be called in a thread each.
 async def _its_service(request: Request) -> Service:
     return _whole_service(request)
 

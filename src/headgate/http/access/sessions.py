@@ -13,21 +13,23 @@ from headgate.core.errors import NotAllowed
 from headgate.http.service import Service
 from headgate.service.access.sessions import SESSION_SECONDS
 
-#: The field of a form, and the header of a script, that carry what proves that they are ours.
+#: The form field, and the script header, that contain the proof that they are ours.
 FORM_KEY = "form_key"
 FORM_KEY_HEADER = "Headgate-Form-Key"
-#: What a request from another site would have to carry; it belongs to no token, so none does.
+#: The value that a request from another site would need; it belongs to no token, so none matches.
 OWN_FORM = "a form of this dashboard"
 
 
 def cookie_name(request: Request) -> str:
-    """Of this store's own: cookies know no ports. Under TLS with the prefix that no other site can set."""
+    """Specific to this store, because cookies are not separated by port. Under TLS with the prefix that other sites
+    cannot set.
+    """
     service: Service = request.app.state.service
     return f"{'__Host-' if _is_tls(request) else ''}headgate-{service.gate.upkeep.tag}"
 
 
 def id_of(request: Request) -> str:
-    """The id of the session that the browser sent; empty: none."""
+    """The session id that the browser sent; empty: none."""
     return request.cookies.get(cookie_name(request), "")
 
 
@@ -42,13 +44,13 @@ def drop(request: Request, answer: Response) -> None:
 
 
 async def form_of(request: Request) -> Mapping[str, str]:
-    """What a form sent; the last of each name."""
+    """The fields of a form; the last value of each name."""
     return dict(parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True))
 
 
 async def check_own_form(request: Request, form_key: str, *, is_file: bool = False) -> None:
-    """NotAllowed unless the request comes from a page of ours that was made for the session of that key. With a file
-    the header alone says so.
+    """NotAllowed unless the request comes from one of our pages for the session with that key. For files only the
+    header is checked.
     """
     given = request.headers.get(FORM_KEY_HEADER, "")
     if not given and not is_file:
@@ -58,7 +60,7 @@ async def check_own_form(request: Request, form_key: str, *, is_file: bool = Fal
 
 
 def check_own_origin(request: Request) -> None:
-    """NotAllowed when a browser says that another site sent it."""
+    """NotAllowed when a browser reports that another site sent it."""
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     ours = f"{request.url.scheme}://{request.headers.get('host', '')}"
@@ -76,7 +78,7 @@ class Attributes(TypedDict):
 
 
 def attributes(request: Request) -> Attributes:
-    """No script reads it, no other site sends it, and where there is TLS it goes by TLS alone."""
+    """Scripts cannot read it, other sites cannot send it, and with TLS it is sent only over TLS."""
     return {"httponly": True, "samesite": "strict", "secure": _is_tls(request), "path": "/"}
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI: what the framework reads off the routes' signatures, and the code's own comments."""
+"""The OpenAPI: what the framework derives from the routes' signatures, and the code's own comments."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ lost.
 Every list is answered as `{"items": [...], "next": CURSOR}`. Send `next` as `after` to get the next page; it is null on
 the last one. `limit` is the length of a page, at most 1000 (default: 100).
 
-Send an `Idempotency-Key` of your own with a POST, and a repeat within 24 hours has no second effect: it returns the
-same response, also after a restart and from another replica. Keys belong to the principal of the API token that sends
+Send your own `Idempotency-Key` with a POST, and a repeat within 24 hours has no second effect: it returns the same
+response, even after a restart and from another replica. Keys belong to the principal of the API token that sends
 them. The same key with another request, or from a token with other scopes: 422. While the first request is running: 409
 `key-in-use`; repeat it later. A request that was refused does not use up its key. Creating an API token is not answered
 twice: 409 `already-done`, with the token's id.

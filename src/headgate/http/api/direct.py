@@ -1,8 +1,7 @@
-"""Routes that know what their function asks for: found out once, where the framework looks it up at every request.
+"""Routes that analyse the arguments of their function once, where the framework does so for every request.
 
-What may stand in a route's signature is little, and the same everywhere: the request, the caller, the service and its
-gate, names in the path, the query and the headers, and one body in JSON. The framework reads the same signatures when
-somebody asks for the OpenAPI: `description`.
+A route's signature may only contain a few things: the request, the caller, the service and its gate, names in the path,
+the query and the headers, and one JSON body. The framework reads the same signatures for the OpenAPI: `description`.
 """
 
 from __future__ import annotations
@@ -32,28 +31,28 @@ from headgate.http.access.auth import Caller, admit, is_caller, prove_form, prov
 from headgate.http.limits.bodies import with_body
 from headgate.http.repeats import KEY_HEADER, FileDigest, Repeat
 
-#: How a body's type may be named.
+#: The valid names for a body's type.
 JSON_TYPES = ("application/json", "+json")
-#: In JSON, behind no backslash of its own.
+#: In JSON, not preceded by an escaped backslash.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 Problems = list[dict[str, Any]]
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 class Direct(Route):
-    """A route whose arguments are read by a list that is made once."""
+    """A route whose arguments are read according to a list that is built once."""
 
     def __init__(self, method: str, path: str, call: Callable[..., Any], repeat: Repeat | None = None) -> None:
         super().__init__(path, call, methods=[method])
         self.methods = {method}  # No HEAD besides.
-        #: What a request with an Idempotency-Key answers when it is sent again; None: the key is not looked at.
+        #: The answer to a repeated request with an Idempotency-Key; None: the key is ignored.
         self.repeat = repeat
         self._beginning = path.partition("{")[0]
         self._awaited = inspect.iscoroutinefunction(call) or getattr(call, "awaited", False)
         self._takes_file = repeat is not None and repeat.file
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Compare the beginning first: most routes do not match."""
+        """Compare the beginning first, because most routes do not match."""
         if not scope["path"].startswith(self._beginning):
             return Match.NONE, {}
         match, found = super().matches(scope)
@@ -63,12 +62,12 @@ class Direct(Route):
         """Answer the request, if the route has its method."""
         if scope["method"] not in (self.methods or ()):
             raise HTTPException(405)
-        with acting():  # An admitted caller acts until the answer is sent.
+        with acting():  # An admitted caller is the acting one until the answer is sent.
             answer = await self.answer(Request(scope, receive, send))
             await answer(scope, receive, send)
 
     async def answer(self, request: Request) -> Response:
-        """What the function answers: it is awaited, or called in a thread. The body is read when the caller may ask."""
+        """The function's answer: it is awaited, or called in a thread. The body is read once the caller is admitted."""
         who = await self._plan.admit(request)
         request = await self._received(request, "" if who is None else who.token.id)
         if who is not None:
@@ -79,7 +78,7 @@ class Direct(Route):
         return await service_of(request).repeats.answer(request, self.repeat, lambda: self._call(arguments))
 
     async def _received(self, request: Request, whose: str) -> Request:
-        """The request with its body; a file is written to disk while it arrives."""
+        """The request with its body; a file is written to disk as it arrives."""
         bodies, scope = service_of(request).bodies, request.scope
         if self._takes_file:
             file = scope[FileDigest.PLACE] = FileDigest(bodies.paced(scope, request.receive, "upload_time"))
@@ -90,7 +89,9 @@ class Direct(Route):
         if self._awaited:
             found: Response = await self.endpoint(**arguments)
             return found
-        with asked_at(time.monotonic()):  # A thread takes it over: deadlines run from now, whenever one is free.
+        with asked_at(
+            time.monotonic()
+        ):  # It is executed in a thread: deadlines run from now, whenever a thread becomes free.
             return await run_in_threadpool(self.endpoint, **arguments)
 
     @cached_property
@@ -106,9 +107,9 @@ class Declared:
     method: str
     path: str
     call: Callable[..., Any]
-    #: Further content of the OpenAPI document.
+    #: Additional content of the OpenAPI document.
     told: Mapping[str, Any]
-    #: Of a POST of the API.
+    #: For a POST of the API.
     repeat: Repeat | None = None
 
 
@@ -116,7 +117,7 @@ class Routes:
     """The routes of one file."""
 
     def __init__(self, tag: str = "", kind: type[Direct] = Direct) -> None:
-        #: Where the OpenAPI has them; empty: it does not.
+        #: Their section in the OpenAPI; empty: none.
         self.tag = tag
         #: In the order in which they are tried.
         self.declared: list[Declared] = []
@@ -144,15 +145,15 @@ class Routes:
 
 @dataclass(frozen=True, slots=True)
 class NamedValue:
-    """A value that is named in the path, the query or the headers."""
+    """A named value in the path, the query or the headers."""
 
     name: str
     #: path, query or header.
     place: str
-    #: As the request has it.
+    #: As the request contains it.
     alias: str
     kind: TypeAdapter[Any]
-    #: It is given as often as wanted.
+    #: It may occur any number of times.
     several: bool
     default: Any
 
@@ -197,7 +198,7 @@ class RouteArguments:
             self._named[named.place].append(named)
 
     async def admit(self, request: Request) -> Caller | None:
-        """The caller; None where anybody may ask. Others are refused, and learn nothing else."""
+        """The caller; None if no caller is needed. Others are refused without further information."""
         return await admit(request, self._who[1]) if self._who else None
 
     async def arguments(self, request: Request, who: Caller | None) -> dict[str, Any]:
@@ -263,7 +264,7 @@ def _named(asked: inspect.Parameter, mark: Any, in_path: frozenset[str]) -> Name
 
 
 def _parts(shape: Any) -> list[Any]:
-    """A shape without its marks, and what it is one of."""
+    """A type without its annotations, and the origin of its union."""
     bare = get_args(shape)[0] if hasattr(shape, "__metadata__") else shape
     return [bare, *get_args(bare)]
 

@@ -1,8 +1,8 @@
-"""Operations as routes: what a request must look like, who may send it, and how its result is answered, all derived
-from the declarations in `headgate.operations`.
+"""Operations as routes: the form of a request, the allowed callers, and the answer, all derived from the declarations
+in `headgate.operations`.
 
-An operation is carried out by the method that it names of the gate's service. Where HTTP needs more (waiting without a
-thread, what a caller may see), a handler in `routes/` does it: `Handlers.of`.
+An operation is executed by the method of the gate's service that it names. If HTTP needs more (waiting without a
+thread, limited views), a handler in `routes/` does it: `Handlers.of`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ApiCall:
     operation: Operation
     request: Request
     service: Service
-    #: What the caller may see of everything.
+    #: The caller's view of the gate.
     gate: Gate
     who: Caller
 
@@ -62,7 +62,7 @@ class Handlers:
         self._handlers: dict[str, Callable[..., Any]] = {}
 
     def of(self, operation: Operation) -> Callable[[Handler], Handler]:
-        """Register the handler of an operation. It gets the call, and the operation's arguments by name."""
+        """Register the handler of an operation. It receives the call, and the operation's arguments by name."""
 
         def keep(handler: Handler) -> Handler:
             self._handlers[operation.name] = handler
@@ -81,7 +81,7 @@ class Handlers:
 
 
 class Served:
-    """An operation, as a route calls it."""
+    """An operation in the form of a route."""
 
     #: It is a coroutine.
     awaited = True
@@ -119,7 +119,9 @@ class Served:
 
         if self.operation.quick:
             return await call.service.crew.run(work)
-        with asked_at(time.monotonic()):  # A thread takes it over: deadlines run from now, whenever one is free.
+        with asked_at(
+            time.monotonic()
+        ):  # It is executed in a thread: deadlines run from now, whenever a thread becomes free.
             return await run_in_threadpool(work)
 
     def _answer(self, result: Any, who: Caller) -> Response:
@@ -134,7 +136,7 @@ class Served:
         return {self.operation.part: shown} if self.operation.part else shown
 
     def _show(self, value: Any, who: Caller) -> Any:
-        """The value in JSON's own types, as a caller sees it."""
+        """The value in JSON types, as a caller sees it."""
         if type(value) in (list, tuple):
             return [self._show(each, who) for each in value]
         show = SHOWN.get((type(value), self._is_seen)) or SHOWN.get((type(value), False))
@@ -151,20 +153,20 @@ class Served:
 
     @cached_property
     def __signature__(self) -> inspect.Signature:
-        """What a route reads from a request, and the OpenAPI describes."""
+        """The arguments that a route reads from a request, described in the OpenAPI."""
         from headgate.http.api import schemas
 
         return schemas.signature(self.operation)
 
 
-#: How a noun is shown to a caller, where its fields alone do not say it: by type, and whether an onlooker asks.
+#: How a noun is shown to a caller, if its fields are not enough: by type, given whether the caller is an onlooker.
 SHOWN: dict[tuple[Any, bool], Callable[[Any, Caller], Any]] = {}
-#: How the name is found to which a limited scope is compared, by the argument; else it is the argument's value.
+#: How to find the name that a limited scope is compared with, by argument; otherwise it is the argument's value.
 LIMITS: dict[str, Callable[..., None]] = {}
 
 
 def carry_out(call: ApiCall, **arguments: Any) -> Any:
-    """Call the service method that the operation names, and return its result. What is None is left to its default."""
+    """Call the service method that the operation names, and return its result. None means the default."""
     operation = call.operation
     method = attrgetter(operation.call)(call.gate)
     known = _parameters(getattr(method, "__func__", method))
@@ -189,7 +191,7 @@ def _parameters(method: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def page(found: Sequence[Any], limit: int, key: Callable[[Any], str]) -> Page[Any]:
-    """A page, made from up to `limit + 1` items; `key` of its last item is the cursor."""
+    """A page of up to `limit + 1` items; `key` of its last item is the cursor."""
     return Page(found[:limit], key(found[limit - 1]) if len(found) > limit else None)
 
 
@@ -208,14 +210,14 @@ def _key(cursor: str | Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _sortable(value: Any) -> str:
-    """Return a text that sorts as the value does."""
+    """Return a text that sorts like the value."""
     if isinstance(value, datetime):
         return f"{value.timestamp():020.6f}"
     return f"{value:020}" if isinstance(value, int) else str(value)
 
 
 def repeat_of(operation: Operation) -> Repeat:
-    """What a repeat of a POST answers whose answer was not stored."""
+    """The answer to a repeated POST whose answer was not stored."""
     kind = operation.idempotency
     if kind is Idempotency.REQUEST:
         return Repeat(by_store=True, finds=bool(operation.nothing))
@@ -232,7 +234,7 @@ def repeat_of(operation: Operation) -> Repeat:
 
 
 def _check_limit(call: ApiCall, arguments: Mapping[str, Any]) -> None:
-    """NotAllowed, or UnknownName, for a caller whose scope is limited to other names."""
+    """NotAllowed, or UnknownName, for a caller with a scope limited to other names."""
     limit = call.operation.limit
     if limit is None:
         return
@@ -251,12 +253,12 @@ def _check_limit(call: ApiCall, arguments: Mapping[str, Any]) -> None:
 
 
 def is_seen(shape: Any) -> bool:
-    """Whether a result is shown to onlookers, too."""
+    """Whether a result is also shown to onlookers."""
     return any(isinstance(each, Onlooker) for each in marks(shape)) or any(map(is_seen, get_args(bare(shape))))
 
 
 class _Told(Mapping[str, Any]):
-    """What the OpenAPI says of an operation besides its arguments; built when it is requested."""
+    """The OpenAPI of an operation, besides its arguments; built when it is requested."""
 
     def __init__(self, operation: Operation) -> None:
         self._operation = operation

@@ -25,7 +25,7 @@ class Around:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
-        #: Requests without an id are numbered, behind a mark that tells one life of the service from another.
+        #: Requests without an id are numbered, after a mark that distinguishes one run of the service from another.
         self._mark, self._numbers = f"{secrets.token_urlsafe(6)}-", itertools.count(1)
         seconds = service.gate.settings.seconds("hsts")
         self._hsts = [(b"strict-transport-security", f"max-age={seconds:.0f}".encode())] if seconds else []
@@ -47,14 +47,16 @@ class Around:
                 status = message["status"]
                 added = _added(request_id, message["headers"])
                 added += self._transport(scope)
-                if incoming is not None and not incoming.is_complete:  # What is left of it is not waited for.
+                if incoming is not None and not incoming.is_complete:  # The rest of it is not awaited.
                     added.append((b"connection", b"close"))
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
         try:
             await self._app(scope, incoming or receive, send_on)
-        except Exception as error:  # Here, not by the framework: its answer would have no id, and no line in the log.
+        except (
+            Exception
+        ) as error:  # Here rather than in the framework, whose answer would have no id, and no line in the log.
             broken = problem_of(error, request_id)
             if status:
                 raise
@@ -81,7 +83,7 @@ class Around:
 
 
 class Incoming:
-    """Receives a request, and knows whether all of its body came."""
+    """Receives a request, and tracks whether all of its body has arrived."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

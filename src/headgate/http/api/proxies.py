@@ -12,7 +12,7 @@ from headgate.core.errors import BadValue
 
 #: No proxy is trusted.
 NONE = "none"
-#: Where a request comes from of which a proxy says something that is not an address.
+#: The origin of a request whose proxy reports something that is not an address.
 UNKNOWN = "unknown"
 _FOR, _PROTO, _HOST = b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"
 _HOST_FORM = re.compile(rb"[A-Za-z0-9._\-]{1,253}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
@@ -42,9 +42,9 @@ class Trusted:
         return found
 
     def origin(self, peer: str, forwarded: str) -> str:
-        """Return where a request comes from: the last address in the header that is no trusted proxy's.
+        """Return the origin of a request: the last address in the header that is not a trusted proxy's.
 
-        What stands before that was written by a stranger. `peer` is trusted.
+        Everything before that was written by an untrusted sender. `peer` is trusted.
         """
         found = peer
         for part in reversed([each for each in forwarded.split(",") if each.strip()]):
@@ -58,7 +58,7 @@ class Trusted:
 
 
 class Proxied:
-    """Reads the headers of trusted proxies, so that everything behind it sees the caller itself."""
+    """Reads the headers of trusted proxies, so that everything after it sees the real caller."""
 
     def __init__(self, app: ASGIApp, trusted: Trusted) -> None:
         self._app = app
@@ -70,11 +70,13 @@ class Proxied:
         if scope["type"] == "http" and client and client[0] in self._trusted:
             said = [each for each in scope["headers"] if each[0].startswith(b"x-forwarded-")]
             if said:
-                scope.update(self._as_said(scope, said, client))  # In place: the connection reads who was admitted.
+                scope.update(
+                    self._as_said(scope, said, client)
+                )  # Changed in place: the connection reads who was admitted.
         await self._app(scope, receive, send)
 
     def _as_said(self, scope: Scope, said: list[tuple[bytes, bytes]], client: tuple[str, int]) -> dict[str, Any]:
-        """Return what is otherwise than the connection itself has it."""
+        """Return the values that differ from the connection's own."""
         changed: dict[str, Any] = {}
         if forwarded := b",".join(value for name, value in said if name == _FOR):
             changed["client"] = (self._trusted.origin(client[0], forwarded.decode("latin-1")), 0)
@@ -87,7 +89,7 @@ class Proxied:
 
 
 def parse_address(text: str) -> IPv4Address | IPv6Address | None:
-    """An address, also with a port, in brackets, or an IPv4 one written as IPv6; None: it is none."""
+    """An address, possibly with a port, in brackets, or IPv4 in IPv6 notation; None: it is not an address."""
     try:
         found = ip_address(_PORT.sub("", text.strip()).strip("[]"))
     except ValueError:
@@ -96,5 +98,5 @@ def parse_address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def _last(said: list[tuple[bytes, bytes]], wanted: bytes) -> bytes:
-    """What the nearest proxy said."""
+    """The nearest proxy's value."""
     return next((value.rpartition(b",")[2].strip().lower() for name, value in reversed(said) if name == wanted), b"")

@@ -1,4 +1,4 @@
-"""Declarations as the framework reads them: signatures, models of bodies, and answers.
+"""Declarations in the framework's terms: signatures, models of bodies, and answers.
 
 Answers are the core's own nouns, described by the comments in their code.
 """
@@ -37,9 +37,9 @@ from headgate.operations.declaring import (
 
 T = TypeVar("T")
 Responses = dict[int | str, dict[str, Any]]
-#: Where nouns are defined.
+#: The modules that define nouns.
 NOUNS = ("headgate.core.", "headgate.operations.")
-#: A body that is a file, as the OpenAPI has it.
+#: The OpenAPI of a body that is a file.
 FILE_BODY = {
     "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 }
@@ -69,7 +69,7 @@ class RequestBody(BaseModel):
 
 
 class BodyOfNouns(RequestBody):
-    """The same with nouns in it: strictly, a list in JSON is no tuple, and a word no member of an enumeration."""
+    """The same for nouns inside it: strictly, a JSON list is not a tuple, and a word is not an enumeration member."""
 
     model_config = ConfigDict(strict=False)
 
@@ -79,7 +79,7 @@ class PageDocument(BaseModel, Generic[T]):
 
     @classmethod
     def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
-        """The name in the OpenAPI."""
+        """Its name in the OpenAPI."""
         return super().model_parametrized_name(params).replace(cls.__name__, "Page")
 
     items: list[T]
@@ -87,7 +87,7 @@ class PageDocument(BaseModel, Generic[T]):
 
 
 class ProblemDocument(BaseModel):
-    """Why not, as RFC 9457 has it; the error's own data stand beside."""
+    """The problem in the format of RFC 9457, with the error's own data as further members."""
 
     model_config = ConfigDict(extra="allow", title="Problem")
     type: str = Field(examples=["urn:headgate:lock-refused"])
@@ -96,11 +96,11 @@ class ProblemDocument(BaseModel):
     detail: str
 
 
-# ---------------------------------------------------------------- what is sent
+# ---------------------------------------------------------------- requests
 
 
 def signature(operation: Operation) -> inspect.Signature:
-    """What a route reads from a request."""
+    """The arguments that a route reads from a request."""
     found = {
         "request": Request,
         "service": TheFeed,
@@ -133,7 +133,7 @@ def _body(operation: Operation, arguments: list[Argument]) -> Any:
 
 
 def _model_of(name: str, text: str, arguments: list[Argument]) -> Any:
-    """A model that takes nothing that is not known, and bends nothing to fit."""
+    """A model that rejects unknown fields and never coerces values."""
     found: dict[str, Any] = {
         each.name: (_constrained(each), ... if each.required else each.default) for each in arguments
     }
@@ -142,13 +142,13 @@ def _model_of(name: str, text: str, arguments: list[Argument]) -> Any:
 
 
 def _has_noun(shape: Any) -> bool:
-    """Whether a value is a noun of the core, which JSON has as an object or a word."""
+    """Whether a value is a noun of the core, which JSON represents as an object or a word."""
     is_noun = isinstance(shape, type) and (issubclass(shape, Enum) or (is_dataclass(shape) and not is_part(shape)))
     return is_noun or any(_has_noun(each) for each in get_args(shape))
 
 
 def _with_models(shape: Any) -> Any:
-    """A type whose parts that declarations define are models."""
+    """A type in which parts defined by declarations are models."""
     if is_part(shape):
         return _model_of(shape.__name__, shape.__doc__ or "", arguments_of(shape))
     parts, origin = get_args(shape), get_origin(shape)
@@ -158,7 +158,7 @@ def _with_models(shape: Any) -> Any:
 
 
 def _constrained(argument: Argument) -> Any:
-    """The type of an argument with its limits, as the framework has them."""
+    """The type of an argument with its limits, in the framework's terms."""
     about = argument.about
     limits = {
         name: getattr(about, name)
@@ -181,11 +181,11 @@ def _constrained(argument: Argument) -> Any:
     return Annotated[(Annotated[inner, Field(**limits)] if limits else inner) | None, mark(**told)]
 
 
-# ---------------------------------------------------------------- what is answered
+# ---------------------------------------------------------------- answers
 
 
 def answers(operation: Operation) -> Responses:
-    """What an operation answers."""
+    """The answers of an operation."""
     result = operation.result
     found: Responses = {}
     if result is None:
@@ -208,7 +208,7 @@ def answers(operation: Operation) -> Responses:
 
 
 def _model(shape: Any) -> Any:
-    """A result as the OpenAPI has it."""
+    """The OpenAPI of a result."""
     inner = bare(shape)
     if inner is not (present := without_none(inner)):
         return _model(present)
@@ -222,14 +222,14 @@ def _model(shape: Any) -> Any:
 
 
 def special(operation: Operation) -> Mapping[str, Any]:
-    """What the OpenAPI has of operations whose body is a file, or whose answer is a stream."""
+    """The OpenAPI of operations whose body is a file, or whose answer is a stream."""
     if operation.result is Stream:
         return {"response_class": StreamingResponse}
     return {"openapi_extra": FILE_BODY} if operation.idempotency is Idempotency.FILE else {}
 
 
 def comments() -> Mapping[str, Mapping[str, str]]:
-    """The comment of every field of the nouns, by class: what the OpenAPI says of them."""
+    """The comment of every field of the nouns, by class, for the OpenAPI."""
     found: dict[str, dict[str, str]] = {}
     for module in [each for name, each in sys.modules.items() if name.startswith(NOUNS)]:
         for name, kind in vars(module).items():

@@ -1,7 +1,8 @@
-"""Acts of a person: a page, or a dialog on it, says what will happen and asks why; then it is done, and confirmed.
+"""Actions of a user: a page, or a dialog on it, describes the effect and asks for a reason; then the action is executed
+and confirmed.
 
-An act has two routes at one address: GET asks (`ask`), POST does it through the service (`act`). A script shows the
-same page as a dialog.
+An action has two routes at one address: GET asks (`ask`), and POST executes it through the service (`act`). A script
+shows the same page as a dialog.
 """
 
 from __future__ import annotations
@@ -23,46 +24,46 @@ REASON, NAME = "reason", "name"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Something else that is asked for, besides the reason."""
+    """An additional question, besides the reason."""
 
     name: str
     label: str
     value: str = ""
-    #: The least and the greatest number that it may be; None: it is text.
+    #: The minimum and maximum number; None: it is text.
     numbers: tuple[int, int] | None = None
-    #: Names to choose from; more than these may be typed.
+    #: Suggested names; others may be typed.
     known: Sequence[str] = ()
-    #: It is sent along and not shown: the heading says it already.
+    #: It is sent but not shown, because the heading contains it.
     hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked before an act."""
+    """The question before an action."""
 
     #: Break the exclusive lock on s3://raw?
     heading: str
-    #: What will happen, in numbers, one sentence each.
+    #: The effects, in numbers, one sentence each.
     consequences: Sequence[str]
-    #: The verb on the button that does it: Break the lock.
+    #: The verb on the confirming button: Break the lock.
     verb: str
-    #: On the button that does not: Keep the lock.
+    #: The label of the cancel button. Keep the lock.
     keep: str
-    #: Where to go without doing it.
+    #: The page to return to without the action.
     back: str
-    #: What cannot be undone; empty: it can.
+    #: What cannot be undone; empty: everything can.
     final: str = ""
-    #: To be typed, because somebody is hit by it; empty: nothing is.
+    #: Text to type as confirmation, because others are affected; empty: none.
     type_name: str = ""
     fields: Sequence[Field] = ()
-    #: False: it is not asked why, since that is kept nowhere.
+    #: False: no reason is requested, because none is stored.
     asks_why: bool = True
-    #: Whether somebody may lose something by it.
+    #: Whether other users may lose something.
     danger: bool = True
 
 
 def ask(request: Request, who: Caller, question: Question, *, problem: str = "", reason: str = "") -> Response:
-    """The question as a page. `problem`: why it was not done a moment ago."""
+    """The question as a page. `problem`: why the previous attempt failed."""
     status = 422 if problem else 200
     return render(request, "action.html", who, title=question.heading, status=status, question=question,
                   problem=problem, reason=reason)  # fmt: skip
@@ -71,9 +72,9 @@ def ask(request: Request, who: Caller, question: Question, *, problem: str = "",
 async def act(
     request: Request, who: Caller, question_of: Callable[[], Question], do: Callable[[str], str], then: str
 ) -> Response:
-    """Do it for the reason that was given, and go to `then`, where the sentence that `do` returns is shown.
+    """Execute the action with the given reason, and go to `then`, which shows the sentence that `do` returns.
 
-    What is wrong with the answers, or refused by a rule, is shown beside the question.
+    Invalid answers and refusals are shown with the question.
     """
     form = await form_of(request)
     question = await run_in_threadpool(question_of)
@@ -98,7 +99,7 @@ def check_answers(question: Question, reason: str, name: str) -> None:
 
 
 def own_path(text: str, otherwise: str = "/") -> str:
-    """A path of this dashboard, never another site."""
+    """A path of this dashboard, never of another site."""
     parts = urlsplit(text)
     plain = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
     return text if plain and not parts.scheme and not parts.netloc else otherwise

@@ -1,4 +1,4 @@
-"""Signing in and out, and the files that pages are made with."""
+"""Signing in and out, and the static files of pages."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def sign_in_page(request: Request) -> Response:
 
 @router.post("/sign-in")
 async def sign_in(request: Request, service: TheService) -> Response:
-    """Sign in with an API token, or with a sign-in code. From then on a cookie stands for it.
+    """Sign in with an API token, or with a sign-in code. From then on a cookie identifies the session.
 
-    A code may have come by a link of somebody else: the page asks whether to sign in as that token.
+    A code may come from another person's link: the page asks whether to sign in as that token.
     """
     sessions.check_own_origin(request)
     address = request.client.host if request.client else ""
-    service.pace.take(f"sign-in from {address}", address)  # Each that succeeds writes to the store.
+    service.pace.take(f"sign-in from {address}", address)  # Each success writes to the store.
     service.sign_ins.check(address)
     form = await sessions.form_of(request)
     wanted, given = own_path(form.get("next", "/")), form.get("token", "").strip()
@@ -68,14 +68,14 @@ def static_file(digest: str, name: str) -> Response:
     """A file of the dashboard. A URL with its digest may be cached forever."""
     file = STATIC / name
     if digest != static_digest() or file.parent != STATIC or not file.is_file():
-        raise HTTPException(404, f"there is no {name}, or no longer that one")
+        raise HTTPException(404, f"there is no {name} in this version")
     kind = "text/javascript" if name.endswith(".js") else guess_type(name)[0]
     return FileResponse(file, media_type=kind, headers={"Cache-Control": FOR_EVER})
 
 
 @router.get("/favicon.ico")
 def icon() -> Response:
-    """Where browsers look for it by themselves."""
+    """The path where browsers look for it automatically."""
     return RedirectResponse(static_path("icon.svg"), 308)
 
 

@@ -1,4 +1,4 @@
-"""The frame of every page: who sees it, how it is rendered, and what a page says when something is wrong."""
+"""The frame of every page: the user, rendering, and error pages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-#: The cookie that carries what an act has done to the next page.
+#: The cookie that passes the result of an action to the next page.
 SAID = "headgate-said"
 SIGN_IN = "/sign-in"
 
@@ -54,11 +54,11 @@ class MenuEntry(NamedTuple):
 
     title: str
     path: str
-    #: The second key of `g …`, by which it is reached.
+    #: The second key of the shortcut `g …`.
     key: str
 
 
-#: In the order of the head. A page author adds a line.
+#: In the order of the navigation. Each page adds a line here.
 PLACES = (
     MenuEntry("Overview", "/", "o"),
     MenuEntry("Pipeline", "/pipeline", "p"),
@@ -69,10 +69,10 @@ PLACES = (
 
 
 class PageRoute(Direct):
-    """A route that answers with a page, whatever happens."""
+    """A route that always answers with a page."""
 
     async def answer(self, request: Request) -> Response:
-        """With problems as pages, and with the headers that keep other sites out."""
+        """Errors become pages, with the headers that keep other sites out."""
         try:
             found = await super().answer(request)
         except Gone:
@@ -91,7 +91,7 @@ def page_router() -> Routes:
 def render(
     request: Request, template: str, who: Caller | None, *, title: str, status: int = 200, **context: Any
 ) -> HTMLResponse:
-    """A page. `who`: the caller; None: nobody is signed in."""
+    """A page. `who`: the caller; None: no user is signed in."""
     said = _said(request)
     page = environment().get_template(template).render(
         title=title, who=who, path=request.url.path, query=dict(request.query_params), said=said, places=PLACES,
@@ -104,7 +104,7 @@ def render(
 
 
 def done(request: Request, path: str, text: str) -> Response:
-    """After an act: on to another page, which says what was done."""
+    """After an action: redirect to another page, which shows the result."""
     answer = RedirectResponse(path, 303)
     packed = urlsafe_b64encode(text.encode()).decode()
     answer.set_cookie(SAID, packed, max_age=60, **sessions.attributes(request))
@@ -128,7 +128,7 @@ def problem_page(request: Request, error: Exception) -> Response:
     return page
 
 
-#: What a problem is called, by its status.
+#: The titles of problems, by status.
 TITLES: Mapping[int, str] = {
     403: "Not allowed",
     404: "Not found",
@@ -143,7 +143,7 @@ TITLES: Mapping[int, str] = {
 
 
 def who_is_it(request: Request) -> Caller | None:
-    """Who is signed in, for the head of a page that anybody sees; None also when the store is away."""
+    """The signed-in user, for the head of a public page; None also when the store is unavailable."""
     if not (given := sessions.id_of(request)):
         return None
     try:
@@ -155,7 +155,7 @@ def who_is_it(request: Request) -> Caller | None:
 
 @cache
 def environment() -> Environment:
-    """Where the templates are, and the words that they may use."""
+    """The folder of the templates, and the functions that they may use."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -173,18 +173,18 @@ def environment() -> Environment:
 
 @cache
 def static_digest() -> str:
-    """Of all static files together: they name each other, and so are kept and changed together."""
+    """Of all static files together: they refer to each other, so they are cached and changed together."""
     files = sorted(STATIC.iterdir())
     return hashlib.sha256(b"".join(file.name.encode() + file.read_bytes() for file in files)).hexdigest()[:12]
 
 
 def static_path(name: str) -> str:
-    """The address of a static file. It changes with the content, so that it may be kept forever."""
+    """The address of a static file. It changes with the content, so it may be cached forever."""
     return f"/static/{static_digest()}/{name}"
 
 
 def _said(request: Request) -> str:
-    """What the act before this page has done. From a cookie of ours: escaped like any other text."""
+    """The result of the action before this page. From a cookie of ours: escaped like any other text."""
     try:
         return urlsafe_b64decode(request.cookies.get(SAID, "")).decode()[:1000]
     except ValueError:

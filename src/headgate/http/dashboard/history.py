@@ -1,4 +1,4 @@
-"""History: everything that happened, filtered, and as of a time."""
+"""History: all events, filtered, and as of a given time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ IN_FILE: Mapping[str, Column] = {
 
 @router.get("/history")
 def history(request: Request, gate: TheGate, who: Reader) -> Response:
-    """What happened to locks, to chunks and in the queue, newest first."""
+    """Events of locks, chunks and the queue, newest first."""
     query = dict(request.query_params)
     chosen = {name: query[name].strip() for name in (*FILTERS, *TIMES) if query.get(name, "").strip()}
     which = filters(chosen)
@@ -73,20 +73,20 @@ def history(request: Request, gate: TheGate, who: Reader) -> Response:
 
 @router.get("/history.csv")
 def history_file(request: Request, gate: TheGate, _who: Reader) -> Response:
-    """The same as a file, whole."""
+    """The same list as a file, complete."""
     given = request.query_params
     which = filters({name: given[name].strip() for name in (*FILTERS, *TIMES) if given.get(name, "").strip()})
     return as_csv("history", IN_FILE, _all(gate, which))
 
 
 def filters(chosen: Mapping[str, str]) -> dict[str, Any]:
-    """What the fields say, as the history is asked."""
+    """The filter fields, as a query of the history."""
     times = {name: moment(name, chosen[name]) for name in TIMES if name in chosen}
     return {**{name: chosen[name] for name in FILTERS if name in chosen}, **times}
 
 
 def moment(name: str, text: str) -> datetime:
-    """A time as a browser's field gives it, or with an offset; without one it is UTC."""
+    """A time from a browser's field, or with an offset; without one it is UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -95,7 +95,7 @@ def moment(name: str, text: str) -> datetime:
 
 
 def thing(entry: Entry) -> str:
-    """The page of what it happened to."""
+    """The page about an entry's subject."""
     if entry.noun in ("batch", "ingest job"):
         return path_of(entry.job)
     if entry.noun == "hold":
@@ -109,7 +109,7 @@ def thing(entry: Entry) -> str:
 
 
 def as_of(which: Mapping[str, Any], entries: Sequence[Entry], *, first: bool) -> str:
-    """How the one thing that is asked for stood at that time, in a sentence; empty: it is not asked for."""
+    """The state of the selected thing at that time, in a sentence; empty: no single thing is selected."""
     item, until = which.get("item"), which.get("until")
     one = item or which.get("resource")
     if until is None or not one or "event" in which or "client" in which or not first:
@@ -121,7 +121,7 @@ def as_of(which: Mapping[str, Any], entries: Sequence[Entry], *, first: bool) ->
 
 
 def _in_field(moment: datetime) -> str:
-    """As a browser's field for a time takes it."""
+    """In the format of a browser's time field."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 

@@ -1,4 +1,4 @@
-"""Locks: who waits and why, who holds, and how an operator breaks a lock."""
+"""Locks: waiters with the reasons, holders, and breaking a lock."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from headgate.http.dashboard.words import duration, some
 
 router = page_router()
 FILTERS = ("resource", "client", "mode")
-#: The word of the address for the order of the waiters; `sort` is for the locks.
+#: The address parameter for the order of the waiters; `sort` is for the locks.
 BY_WAITERS = "waiters"
-#: Locks that one page looks through to filter and to sort; the store has more only on very busy sites.
+#: Number of locks that one page filters and sorts; only very busy stores have more.
 MOST_READ = 10_000
-#: Resources whose waiters are explained in the list; for the others, see the lock's own page.
+#: Number of resources whose waiters are explained in the list; for the others, see the lock's own page.
 EXPLAINED = 20
-#: Entries of the history on a lock's page.
+#: Number of history entries on a lock's page.
 TOLD = 50
-#: With more waiters than this, the operator types the resource to break its lock.
+#: With more waiters than this, the operator has to type the resource to break its lock.
 MANY = 10
 Why = tuple[Blocker, ...] | None
 Pair = tuple[Waiter, Why]
@@ -59,7 +59,7 @@ IN_FILE = {name: HELD[name] for name in ("resource", "client", "mode", "since", 
 
 @router.get("/locks")
 def locks(request: Request, gate: TheGate, who: Reader) -> Response:
-    """Waiters and what blocks them, and then all locks that are held."""
+    """Waiters with what blocks them, and then all held locks."""
     query = dict(request.query_params)
     chosen = chosen_of(query)
     queue, found, cut_off = gate.locks.waiters(), *_matching(gate, chosen)
@@ -76,25 +76,25 @@ def locks(request: Request, gate: TheGate, who: Reader) -> Response:
 
 @router.get("/locks.csv")
 def locks_file(request: Request, gate: TheGate, who: Reader) -> Response:
-    """The same as a file, whole."""
+    """The same list as a file, complete."""
     chosen = chosen_of(request.query_params)
     found = gate.locks.list(mode=chosen.get("mode"))
     return as_csv("locks", IN_FILE, (who.seen(each) for each in found if _matches(each, chosen)))
 
 
 def chosen_of(query: Mapping[str, str]) -> dict[str, str]:
-    """The filters that an address has."""
+    """The filters in an address."""
     return {name: query[name].strip() for name in FILTERS if query.get(name, "").strip()}
 
 
 def _matching(gate: Gate, chosen: Mapping[str, str]) -> tuple[list[Lock], bool]:
-    """The locks that the filters leave, and whether there are more than were looked through."""
+    """The locks that match the filters, and whether there are more than were checked."""
     read = gate.locks.list(mode=chosen.get("mode"), limit=MOST_READ + 1)
     return [each for each in read[:MOST_READ] if _matches(each, chosen)], len(read) > MOST_READ
 
 
 def _matches(found: Lock | Waiter, chosen: Mapping[str, str]) -> bool:
-    """Whether the filters leave it: a part of the resource, or of the holder's name or process, in any case."""
+    """Whether it matches the filters: part of the resource, or of the holder's name or process, in any case."""
     texts = {"resource": found.resource, "client": f"{found.client}\n{found.owner}"}
     parts = all(chosen.get(name, "").casefold() in text.casefold() for name, text in texts.items())
     return parts and chosen.get("mode", found.mode.value) == found.mode.value
@@ -103,7 +103,7 @@ def _matches(found: Lock | Waiter, chosen: Mapping[str, str]) -> bool:
 def _held_table(
     query: Mapping[str, str], chosen: Mapping[str, str], found: Sequence[Lock], counted: Mapping[str, int]
 ) -> Table:
-    """One page of the locks, in any order; those that somebody waits for come first unless another one is asked for."""
+    """One page of the locks, in any order; by default those with waiters come first."""
     waiting = Column("Waiting", lambda lock: counted.get(lock.resource, 0), numeric=True)
     columns, order = {**HELD, "waiting": waiting}, query.get("sort", "")
     rows = ordered(ordered(found, columns, "resource"), columns, order or "-waiting")
@@ -156,7 +156,7 @@ async def break_lock(request: Request, service: TheService, who: Forcer, lock_id
 
 
 def breaking(gate: Gate, found: Lock) -> Question:
-    """The question before a lock is broken, with what it does in numbers."""
+    """The question before a lock is broken, with the effects in numbers."""
     waiting = gate.locks.waiters(found.resource)
     others = [each for each in gate.locks.list(found.resource) if each.id != found.id]
     stay = f"{some(len(others), 'other lock')} {'stays' if len(others) == 1 else 'stay'}"
@@ -181,7 +181,7 @@ def breaking(gate: Gate, found: Lock) -> Question:
 
 
 def explained(gate: Gate, waiters: Sequence[Waiter]) -> list[Pair]:
-    """Each waiter with its blockers; those of the first EXPLAINED resources, to keep the page fast."""
+    """Each waiter with its blockers; for the first EXPLAINED resources, to keep the page fast."""
     why: dict[tuple[int, str], Why] = {}
     for resource in list(dict.fromkeys(each.resource for each in waiters))[:EXPLAINED]:
         why.update({(each.ticket, resource): found for each, found in gate.locks.explain(resource)})
@@ -189,7 +189,7 @@ def explained(gate: Gate, waiters: Sequence[Waiter]) -> list[Pair]:
 
 
 def is_claim(found: Lock) -> bool:
-    """Whether a running chunk implies it; such a lock has no request of its own."""
+    """Whether a running chunk implies it; such a lock has no request."""
     return not found.request_id and parse_chunk_resource(found.resource) is not None
 
 

@@ -1,4 +1,4 @@
-"""Mails and callbacks: which were delivered, which wait, and which did not arrive."""
+"""Mails and callbacks: delivered, waiting, and undelivered ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MESSAGES: Mapping[str, Column] = {
 
 @router.get("/ingest/messages")
 def messages(request: Request, gate: TheGate, who: Reader) -> Response:
-    """Messages by id; with `show=failed`, those that did not arrive."""
+    """Messages by id; with `show=failed`, only undelivered ones."""
     query = dict(request.query_params)
     failed = query.get("show") == FAILED
     page: Sequence[Message] = ()

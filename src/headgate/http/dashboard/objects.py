@@ -1,4 +1,4 @@
-"""What is stored: objects of the inventory, their versions and files."""
+"""Stored objects: the inventory, with versions and files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FILES: Mapping[str, Column] = {
 
 @router.get("/ingest/objects")
 def objects(request: Request, gate: TheGate, who: Reader) -> Response:
-    """What is stored, by ARK."""
+    """Stored objects, by ARK."""
     query = dict(request.query_params)
     chosen = {name: query[name] for name in FILTERS if query.get(name)}
     found: Sequence[StoredObject] = ()
@@ -62,7 +62,7 @@ def objects(request: Request, gate: TheGate, who: Reader) -> Response:
 
 @router.get("/ingest/objects.csv")
 def objects_file(request: Request, gate: TheGate, _who: Reader) -> Response:
-    """The same as a file, whole."""
+    """The same list as a file, complete."""
     chosen = {name: request.query_params[name] for name in FILTERS if request.query_params.get(name)}
 
     def ask(after: str | None) -> list[StoredObject]:

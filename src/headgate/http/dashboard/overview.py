@@ -1,4 +1,4 @@
-"""The overview: alarms and what else needs a person, counts, and the last day."""
+"""The overview: alarms and other problems for an operator, counts, and the last day."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ TONES: Mapping[str, str] = {
     what: Tone.FAILED if what in FAILURES else Tone.HELD if what == REFUSALS else Tone.RUNNING
     for what in COUNTED.values()
 }
-#: At most this many of the same kind are named.
+#: Maximum number of items of the same kind that are named.
 NAMED = 3
 
 
 class Need(NamedTuple):
-    """Something that a person should look at."""
+    """Something that an operator should look at."""
 
-    #: Of its kind, for the page's script.
+    #: Its kind, for the page's script.
     name: str
-    #: The state that it is in.
+    #: Its state.
     word: str
     text: str
     detail: str
-    #: Where to go, and what that is called; without a page for it, a command.
+    #: The link and its label; if there is no page for it, a command.
     href: str
     action: str
     command: str
@@ -58,7 +58,7 @@ class Tile(NamedTuple):
 def overview(request: Request, gate: TheGate, who: Reader) -> Response:
     """The first page."""
     found, day = gate.overview(), gate.history.activity.day()
-    # Both are counted in the same way; here they are also of the same moment.
+    # Both are counted in the same way, here even at the same moment.
     found = replace(found, now=replace(found.now, failures_last_day=day.failures))
     needs, now = list(needs_of(found)), found.now
     tiles = list(tiles_of(found))
@@ -74,12 +74,12 @@ def overview(request: Request, gate: TheGate, who: Reader) -> Response:
 
 
 def watchers_of(gate: TheGate) -> Sequence[Watcher]:
-    """The watchers, of a store that keeps a ledger."""
+    """The watchers, if the store has a ledger."""
     return gate.watches.list() if gate.keeps_ledger else ()
 
 
 def sentence_of(found: Overview, needs: list[Need]) -> str:
-    """The whole in one sentence. Its numbers are those of the tiles below it."""
+    """The summary in one sentence. Its numbers equal those of the tiles below it."""
     wait, now = found.oldest_wait, found.now
     figures = (
         f"{plural(now.chunks_running, 'chunk')} and {plural(now.ingest_jobs_running, 'ingest job')} running, "
@@ -93,14 +93,14 @@ def sentence_of(found: Overview, needs: list[Need]) -> str:
 
 
 def tone_of(found: Overview, needs: list[Need]) -> str:
-    """As bad as the worst."""
+    """The status of the worst one."""
     if not needs and not found.alarms:
         return Tone.OK
     return Tone.FAILED if found.alarms or any(need.word == Tone.FAILED for need in needs) else Tone.HELD
 
 
 def needs_of(found: Overview) -> Iterator[Need]:
-    """What an operator should look at, the worst first; alarms have a section of their own."""
+    """What an operator should look at, the worst first; alarms have their own section."""
     yield from _failures(found)
     yield from _stops(found)
 
@@ -171,7 +171,7 @@ def _stops(found: Overview) -> Iterator[Need]:
 
 
 def held_text(found: Overview) -> str:
-    """What is held in the queue: collections, and what was stopped by that."""
+    """Holds in the queue: collections, and the items that they stopped."""
     now = found.now
     parts = (
         (now.collections_held, "collection"), (now.batches_held, "batch"), (now.ingest_jobs_held, "ingest job"),

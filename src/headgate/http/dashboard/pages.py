@@ -1,4 +1,4 @@
-"""Every page of the dashboard. A page author adds a file and its router here."""
+"""Every page of the dashboard. Each page adds a file, and its router here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROUTERS = (
     messages.router,
     objects.router,
     ingest_refresh.router,
-    # Its last addresses fit any item and event: behind the pages of the same depth.
+    # Its last addresses match any item and event, so they come after the pages of the same depth.
     ingest_acts.router,
     history.router,
 )

@@ -1,4 +1,4 @@
-"""Tables of a page: which columns, which rows, in which order, and where they go on. The macro `table` shows them."""
+"""Tables of a page: columns, rows, order, and the next page. The macro `table` renders them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fastapi.responses import StreamingResponse
 
 from headgate.core.values.wire import plain
 
-#: Rows of one page.
+#: Number of rows of one page.
 ROWS = 100
-#: Rows that are asked for at once when a list is sent whole.
+#: Number of rows that are requested at once when a complete list is sent.
 PORTION = 1000
-#: What begins a formula in a spreadsheet.
+#: The characters that begin a formula in a spreadsheet.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
 Value = Callable[[Any], Any]
 
@@ -31,51 +31,51 @@ class Column:
 
     #: Its heading.
     label: str
-    #: What it shows of a row: for CSV, and to sort by.
+    #: The value for a row: for CSV, and for sorting.
     value: Value
     #: Numbers are aligned to the right.
     numeric: bool = False
-    #: False: its values have no order.
+    #: False: its values cannot be ordered.
     sorts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A list in columns."""
+    """A list with columns."""
 
     #: Its name in the page; the ids of its rows begin with it.
     name: str
     caption: str
     columns: Mapping[str, Column]
     rows: Sequence[Any]
-    #: What tells one row from another.
+    #: Identifies a row.
     key: Value
-    #: The page that it is on; empty: it is short, has one order, and no other page.
+    #: The address of its page; empty: it is short, with one order and no other page.
     path: str = ""
-    #: What the address says: filters, the order, the page.
+    #: The parameters of the address: filters, order, page.
     query: Mapping[str, str] = field(default_factory=dict)
-    #: Where the next page begins; None: this is the last page.
+    #: The start of the next page; None: this is the last page.
     next: str | None = None
-    #: The same as JSON, and as CSV.
+    #: The addresses of the same list as JSON, and as CSV.
     json: str = ""
     csv: str = ""
-    #: The column by which it is sorted; with - before it, downwards. Empty: as the store has it.
+    #: The column by which it is sorted; with a leading -, in descending order. Empty: in the store's order.
     order: str = ""
     #: It has only one order.
     fixed: bool = False
     #: All rows were sorted before they were cut into pages: any order is possible on every page.
     whole: bool = False
-    #: The word of the address that names the order.
+    #: The address parameter for the order.
     by: str = "sort"
 
     @property
     def sortable(self) -> bool:
-        """Only a list that is known whole can be put into another order."""
+        """Only a completely loaded list can be sorted differently."""
         known = self.whole or (self.next is None and "after" not in self.query)
         return bool(self.path) and not self.fixed and known and len(self.rows) > 1
 
     def row_id(self, row: Any) -> str:
-        """The id of a row's element: the same as long as it is the same thing."""
+        """The id of a row's element: it stays the same for the same thing."""
         return f"{self.name}-{self.key(row)}"
 
     def link(self, **changes: str | None) -> str:
@@ -83,12 +83,12 @@ class Table:
         return link(self.path, self.query, **changes)
 
     def sorted_by(self, name: str) -> str:
-        """The first page, ordered by a column; a second time, in the opposite direction."""
+        """The first page, sorted by a column; a second time, in the opposite direction."""
         down = "-" if self.direction(name) == "ascending" else ""
         return self.link(**{self.by: f"{down}{name}", "after": None})
 
     def direction(self, name: str) -> str:
-        """What aria-sort says of a column."""
+        """The value of aria-sort for a column."""
         return {name: "ascending", f"-{name}": "descending"}.get(self.order, "none")
 
 
@@ -100,18 +100,18 @@ def link(path: str, query: Mapping[str, str], **changes: str | None) -> str:
 
 
 def cut(found: Sequence[Any], key: Value, limit: int = ROWS) -> tuple[Sequence[Any], str | None]:
-    """A page out of one more than it has, and where the next one begins."""
+    """A page from one item more than it has, and the start of the next one."""
     rows = found[:limit]
     return rows, str(key(rows[-1])) if len(found) > limit else None
 
 
 def order_of(query: Mapping[str, str], more: str | None) -> str:
-    """The order that the address asks for, where the whole list is on this page."""
+    """The order in the address, if the whole list is on this page."""
     return query.get("sort", "") if more is None and "after" not in query else ""
 
 
 def ordered(rows: Sequence[Any], columns: Mapping[str, Column], order: str) -> Sequence[Any]:
-    """By a column that the address names; an unknown one changes nothing."""
+    """Sorted by a column that the address names; an unknown one changes nothing."""
     column = columns.get(order.removeprefix("-"))
     if column is None:
         return rows
@@ -119,10 +119,10 @@ def ordered(rows: Sequence[Any], columns: Mapping[str, Column], order: str) -> S
 
 
 def as_csv(name: str, columns: Mapping[str, Column], rows: Iterable[Any]) -> Response:
-    """The rows as a file, sent as they come. What a spreadsheet would take for a formula is made text."""
+    """The rows as a file, sent as they are read. Values that a spreadsheet would take for a formula become text."""
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     left = iter(rows)
-    first = list(islice(left, PORTION))  # Before it is begun: what is wrong with the question is reported as such.
+    first = list(islice(left, PORTION))  # Errors in the query are reported before the answer begins.
     return StreamingResponse(
         csv_text(columns, chain(first, left)), media_type="text/csv; charset=utf-8", headers=headers
     )
@@ -137,7 +137,7 @@ def csv_text(columns: Mapping[str, Column], rows: Iterable[Any]) -> Iterator[str
 
 
 def paged(ask: Callable[[str | None], Sequence[Any]], key: Value) -> Iterator[Any]:
-    """Everything, page by page; `ask` gives at most PORTION after that key."""
+    """All rows, page by page; `ask` returns at most PORTION rows after that key."""
     after: str | None = None
     while page := ask(after):
         yield from page
@@ -159,7 +159,7 @@ def _cell(value: Any) -> str:
 
 
 def _rank(value: Any) -> tuple[int, Any]:
-    """Nothing comes last; numbers and times by themselves; all else as text."""
+    """Empty values come last; numbers and times are compared as such; all else as text."""
     if value is None:
         return (1, 0)
     return (0, value if isinstance(value, int | float | datetime) else str(value).lower())

@@ -1,4 +1,4 @@
-"""Values as people read them: times, lengths of time, sizes, ids, and how a state looks."""
+"""Display of values: times, durations, sizes, ids, and states."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headgate.core.values.durations import in_words
 from headgate.core.values.plurals import plural
 from headgate.core.values.sizes import size_in_words
 
-#: An id that is longer is shortened in the middle.
+#: A longer id is shortened in the middle.
 LONGEST_ID = 18
 
 
 class Appearance(NamedTuple):
-    """How a state looks: never by colour alone."""
+    """The appearance of a state: never only by colour."""
 
     #: The name of its colours in the style sheet.
     tone: str
@@ -34,7 +34,7 @@ TONE_LOOKS = {
     Tone.SHARED: Appearance(Tone.OK, "circles"),
     Tone.EXCLUSIVE: Appearance(Tone.RUNNING, "lock"),
 }
-#: By the state's word, or by a word of our own. A word that stands nowhere here looks like one that is not known.
+#: By the state's word, or by another word used in pages. An unlisted word looks like an unknown one.
 LOOKS: dict[str, Appearance] = {
     **{word: TONE_LOOKS[tone] for word, tone in TONES.items()},
     **dict.fromkeys(("delivered",), TONE_LOOKS[Tone.OK]),
@@ -49,7 +49,7 @@ UNKNOWN = Appearance(Tone.QUEUED, "dot")
 
 
 def look(word: str) -> Appearance:
-    """How a state, or an event that leads to it, looks."""
+    """The appearance of a state, or of an event that leads to it."""
     return LOOKS.get(word, UNKNOWN)
 
 
@@ -72,7 +72,7 @@ def absolute(moment: datetime) -> str:
 
 
 def short(text: str) -> str:
-    """A long id, its middle left out."""
+    """A long id, without its middle."""
     return text if len(text) <= LONGEST_ID else f"{text[:8]}…{text[-6:]}"
 
 

@@ -1,1 +1,1 @@
-"""How much a service takes on: requests, bodies, uploads, and attempts to sign in."""
+"""The limits of a service: requests, bodies, uploads, and attempts to sign in."""

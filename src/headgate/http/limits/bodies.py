@@ -1,7 +1,7 @@
-"""Bodies of requests: read into memory, but never too much of it, and never for too long.
+"""Request bodies: read into memory, with limits on size and time.
 
 A short body needs no room: it has to arrive as fast as a request's headers, so that renewals and reports are read
-whatever else is being sent. Longer bodies share a budget, of which one API token gets a part.
+regardless of other traffic. Longer bodies share a budget, of which one API token gets a part.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from headgate.http.limits.bounds import Limits, subtract
 from headgate.http.waiters.waiting import Gone
 from headgate.service.leases.clock import steady
 
-#: Routes whose bodies list many things.
+#: Routes whose bodies contain long lists.
 LARGE = re.compile(r"/v1/(batches/[^/]+/jobs|inventory/recordings|datasets/[^/]+/publish|custody)")
-#: Bytes of a body that needs no room in the budget.
+#: Size of a body that needs no room in the budget.
 SHORT = 16_384
-#: Bytes of a body that takes a while to be looked through, and how many of them are looked through side by side.
+#: Size of a body that takes a while to parse, and number of these that are parsed concurrently.
 LONG, MOST_PARSED = 50_000, 2
-#: Seconds after which a caller that found no room for its body may try again.
+#: Seconds after which a caller without room for its body may retry.
 LATER_SECONDS = 5
-#: Parts of the time over which the pace of a body is measured.
+#: Number of intervals in which the speed of a body is measured.
 STEPS = 10
-#: Where a request's part of the budget stands in its scope.
+#: The key for a request's share of the budget in its scope.
 HELD = "headgate.body"
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class BodyShare:
-    """What one request takes of the budget."""
+    """One request's share of the budget."""
 
     whose: str
-    #: Bytes that it holds.
+    #: Number of bytes that it holds.
     size: int = 0
     #: It is being read, and is a long one.
     being_read: bool = False
@@ -52,19 +52,19 @@ class Bodies:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        #: Bytes of all long ones, and of each token's.
+        #: Number of bytes of all long ones, and of each token's.
         self._held = 0
         self._held_by: Counter[str] = Counter()
-        #: Long ones that are being read, by token.
+        #: Number of long ones that are being read, by token.
         self._read_by: Counter[str] = Counter()
-        #: Few threads look through long ones: each takes much memory, and the threads of other callers stay free.
+        #: Few threads parse long ones: each needs much memory, and the threads of other callers stay free.
         self._parsers = CapacityLimiter(MOST_PARSED)
 
     async def read(self, scope: Scope, receive: Receive, whose: str) -> bytes:
-        """The whole body. It counts as `whose` until `free` is called for its request.
+        """The whole body. It is attributed to `whose` until `free` is called for its request.
 
-        TooLarge, TooMany or TooSlow, and Gone when the caller hangs up. `whose` is empty for strangers, who may send
-        short bodies only.
+        TooLarge, TooMany or TooSlow, and Gone when the caller disconnects. `whose` is empty for unknown callers, who
+        may only send short bodies.
         """
         if not has_body(scope):
             return b""
@@ -97,13 +97,13 @@ class Bodies:
             more = message.get("more_body", False)
 
     async def parse(self, body: bytes, call: Callable[..., T], *arguments: Any) -> T:
-        """What a call makes of a body; of a long one by a thread, so that nobody else waits for it."""
+        """The result of a function for a body; for a long one it runs in a thread, so that others do not wait."""
         if len(body) <= LONG:
             return call(*arguments)
         return await to_thread.run_sync(call, *arguments, limiter=self._parsers)
 
     def free(self, scope: Scope) -> None:
-        """A request is over: its body is held no longer."""
+        """A request has ended: its body is released."""
         held: BodyShare | None = scope.get(HELD)
         if held is not None and held.size:
             self._held -= held.size
@@ -111,13 +111,13 @@ class Bodies:
             held.size = 0
 
     def paced(self, scope: Scope, receive: Receive, limit: str = "body_time") -> Receive:
-        """Receives a body; TooSlow when nothing comes for a while, when too little came in the last while, or when
-        all of it takes longer than that limit.
+        """Receives a body; TooSlow when nothing arrives for a while, when too little arrived in the last interval, or
+        when the total time exceeds that limit.
         """
         return _Paced(receive, self._limits, 0 if declared_length(scope) > SHORT else SHORT, limit)
 
     def _most(self, path: str, whose: str) -> tuple[int, str]:
-        """Bytes that a body may have, and the name of that limit."""
+        """Maximum size of a body, and the name of that limit."""
         if not whose:
             return SHORT, "size of a form"
         if not path.startswith("/v1/"):
@@ -127,7 +127,7 @@ class Bodies:
         return self._limits.body_limit, "body_limit"
 
     def _begin_long(self, held: BodyShare, length: int) -> None:
-        """A long body begins, if there is room for as many bytes as were announced."""
+        """A long body begins, if there is room for the announced number of bytes."""
         most = self._limits.bodies_per_token
         if self._read_by[held.whose] >= most:
             why = f"this API token is already sending {most:,} large bodies"
@@ -167,18 +167,18 @@ class Bodies:
 
 
 class _Paced:
-    """Receives a body at a pace."""
+    """Receives a body at a minimum speed."""
 
     def __init__(self, receive: Receive, limits: Limits, short: int, limit: str) -> None:
         self._receive, self._limits = receive, limits
-        #: Bytes up to which it has to come as fast as headers.
+        #: Number of bytes that have to arrive as fast as headers.
         self._short = short
-        #: The limit of all its time, and that time.
+        #: The limit of the total time, and that time.
         self._limit = limit
         self._seconds: float = getattr(limits, limit)
         self._began = steady()
         self._size, self._done = 0, False
-        #: What came in the window, by its step; and how much that is.
+        #: The bytes that arrived in the window, by interval; and their sum.
         self._window: deque[tuple[int, int]] = deque()
         self._recent = 0
 
@@ -199,7 +199,7 @@ class _Paced:
         return message
 
     def _time_left(self) -> tuple[float, str, float]:
-        """Seconds that the next part has, and the limit that it would break."""
+        """Seconds for the next part, and the limit that it would violate."""
         limits, took = self._limits, steady() - self._began
         if self._size < self._short:
             return limits.head_seconds - took, "seconds for a short body", limits.head_seconds
@@ -227,14 +227,14 @@ class _Paced:
 
 
 def has_body(scope: Scope) -> bool:
-    """Without these a request has none, as HTTP/1.1 has it."""
+    """Without these headers a request has no body, as in HTTP/1.1."""
     return any(
         key == b"transfer-encoding" or (key == b"content-length" and value != b"0") for key, value in scope["headers"]
     )
 
 
 def declared_length(scope: Scope) -> int:
-    """Bytes of a body, as the request says; 0: it does not."""
+    """Number of bytes of a body according to the request; 0: unknown."""
     found = next((value for key, value in scope["headers"] if key == b"content-length"), b"0")
     return int(found)
 
@@ -245,7 +245,7 @@ def is_short(scope: Scope) -> bool:
 
 
 def with_body(body: bytes, receive: Receive) -> Receive:
-    """The body in one piece, then whatever comes after it."""
+    """The body in one piece, then everything after it."""
     given = False
 
     async def receive_on() -> Message:

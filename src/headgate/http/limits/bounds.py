@@ -1,4 +1,4 @@
-"""Limits of the service: no caller can use it up for the others, and it never runs out of memory."""
+"""Limits of the service: no caller can use it up, and it never runs out of memory."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from headgate.http.errors import TooMany
 from headgate.service.leases.clock import steady
 from headgate.settings import Settings
 
-#: Seconds of its rate that a caller may send at once.
+#: Number of seconds of its rate that a caller may use at once.
 BURST_SECONDS = 4
-#: Tokens and addresses whose pace is remembered.
+#: Number of tokens and addresses whose rate is tracked.
 MOST_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of one service."""
+    """The limits of one service."""
 
-    #: Connections that may be open side by side; those who wait are among them.
+    #: Number of connections that may be open; those of waiters are included.
     connections: int = 5000
-    #: Callers that wait for a lock, a chunk or an item.
+    #: Number of callers that wait for a lock, a chunk or an item.
     waiting: int = 4000
-    #: Bytes of a form, and of a request's line and headers.
+    #: Size of a form, and of a request's line and headers, in bytes.
     form: int = 50_000
     head: int = 32_768
-    #: Seconds in which a request's headers have to be sent, in which something of its body has to come, and in which
-    #: an answer has to be taken.
+    #: Seconds in which a request's headers have to arrive, in which some of its body has to arrive, and in which an
+    #: answer has to be read.
     head_seconds: float = 10.0
     body_seconds: float = 30.0
     answer_seconds: float = 30.0
-    #: In each such time a body has to come at least so fast, in bytes a second.
+    #: The minimum speed of a body in each of these intervals, in bytes per second.
     body_rate: int = 1000
-    #: Seconds that a connection is kept on which nothing is asked.
+    #: Seconds that an idle connection is kept.
     idle_seconds: int = 75
-    # What follows are settings, by the same names; `headgate.settings` says what they mean.
+    # The following are settings with the same names; `headgate.settings` describes them.
     body_limit: int = 1_000_000
     large_body_limit: int = 50_000_000
     body_time: float = 300.0
@@ -52,26 +52,27 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings) -> Limits:
-        """The bounds that the settings name."""
+        """The limits in the settings."""
         return cls(**{field.name: settings.value(field.name) for field in fields(cls) if settings.has(field.name)})
 
 
 class RequestPace:
-    """How many requests a second are taken from one token, or wrong tokens from one address: a bucket for each.
+    """How many requests per second are accepted from one token, or wrong tokens from one address: a token bucket for
+    each.
 
-    `limit`: the setting that says so, which has a second one for this machine. `what`: of what it is the number.
+    `limit`: the name of the setting, which has a counterpart for this machine. `what`: the noun for messages.
     """
 
     def __init__(self, settings: Settings, limit: str = "rate_limit", what: str = "requests") -> None:
         self._limit, self._what = limit, what
         self._elsewhere = settings.number(limit)
         self._here = settings.number(f"{limit}_local")
-        #: By caller: what is left, and since when.
+        #: By caller: the remaining amount, and since when.
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._guard = threading.Lock()
 
     def take(self, whose: str, address: str, cost: int = 1) -> None:
-        """Count one more request. Raises TooMany if it comes too early. Of no cost: only ask whether it would."""
+        """Count one more request. Raises TooMany if it comes too early. Without cost: only check."""
         rate = self._here if is_here(address) else self._elsewhere
         if not rate:
             return
@@ -83,7 +84,7 @@ class RequestPace:
             raise TooMany(f"more than {rate:g} {self._what} per second", seconds, limit, rate)
 
     def _leave(self, whose: str, rate: float, cost: int) -> float:
-        """What was left, before the cost is taken if there was enough."""
+        """The remaining amount, before the cost is subtracted if there was enough."""
         now, most = steady(), max(rate * BURST_SECONDS, 1)
         left, when = self._left.get(whose, (most, now))
         left = min(left + (now - when) * rate, most)
@@ -95,7 +96,7 @@ class RequestPace:
 
 
 def subtract(counts: Counter[str], whose: str, count: int = 1) -> None:
-    """Subtract from a count; callers with none left are forgotten."""
+    """Subtract from a count; callers that reach zero are forgotten."""
     counts[whose] -= count
     if not counts[whose]:
         del counts[whose]

@@ -1,4 +1,4 @@
-"""How often a browser may try to sign in: after too many failures, its address has to wait."""
+"""Limits on attempts to sign in: after too many failures, an address has to wait."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from headgate.http.errors import TooMany
 from headgate.http.limits.bounds import is_here
 from headgate.service.leases.clock import steady
 
-#: Tries that may fail within this many seconds.
+#: Number of attempts that may fail within this many seconds.
 MOST_FAILED, WITHIN_SECONDS = 5, 60.0
-#: Addresses that are remembered; the least recent one is forgotten first.
+#: Number of addresses that are remembered; the least recent one is forgotten first.
 MOST_ADDRESSES = 10_000
 
 

@@ -1,4 +1,4 @@
-"""Limits of uploads: how many at once, how many bytes, and the free space that has to remain."""
+"""Limits of uploads: their number, their size, and the free space that has to remain."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from headgate.http.errors import NoSpace, TooLarge, TooMany
 from headgate.http.limits.bounds import Limits, subtract
 from headgate.service.leases.clock import steady
 
-#: Seconds after which a caller may try again when there were too many uploads, or no space for its own.
+#: Seconds after which a caller may retry when there were too many uploads, or no space for its own.
 LATER_SECONDS, FREED_SECONDS = 5, 300
-#: What is staged is counted again after this long: daemons remove it, and other services add to it.
+#: Staged files are counted again after this long: daemons remove them, and other services add some.
 KNOWN_SECONDS = 5.0
 #: Free space is checked each time this many bytes have arrived.
 LOOK_BYTES = 8_000_000
-#: What the system says when a disk, or a user's part of it, is full.
+#: The system's errors for a full disk or quota.
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
 class UploadRoom:
-    """How much may be staged."""
+    """The limits of staged files."""
 
-    #: The work folder, and what has to stay free on its file system.
+    #: The work folder, and the space that has to stay free on its file system.
     folder: Path
     threshold: int
-    #: Bytes of a file, and of all that are staged: of one token, and in total.
+    #: Maximum size of a file, and of all staged files: of one token, and in total.
     upload_limit: int
     upload_quota_per_token: int
     upload_quota: int
@@ -46,17 +46,17 @@ class Uploads:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        #: Those that are being received, by token.
+        #: Uploads that are being received, by token.
         self._running: Counter[str] = Counter()
-        #: Bytes that are staged, by token; and when that was counted.
+        #: Staged bytes by token, and when they were counted.
         self._staged: Counter[str] = Counter()
         self._counted = float("-inf")
 
     @asynccontextmanager
     async def receiving(self, room: UploadRoom, owner: str, length: int) -> AsyncIterator[Upload]:
-        """One more upload, of `length` bytes as far as known; TooMany, TooLarge or NoSpace otherwise.
+        """Start an upload of `length` bytes, if known; TooMany, TooLarge or NoSpace otherwise.
 
-        What it has received counts as staged, unless it fails.
+        The received part counts as staged, unless the upload fails.
         """
         self._must_have_slot(owner)
         self._running[owner] += 1
@@ -73,7 +73,7 @@ class Uploads:
             subtract(self._running, owner)
 
     def must_fit(self, room: UploadRoom, owner: str, size: int, more: int) -> None:
-        """Raise TooLarge or NoSpace when `more` bytes do not fit, for a file that has `size` already."""
+        """Raise TooLarge or NoSpace when `more` bytes do not fit, for a file that already has `size`."""
         if size + more > room.upload_limit:
             raise TooLarge(room.upload_limit, "upload_limit")
         if self._staged[owner] + more > room.upload_quota_per_token:
@@ -84,7 +84,7 @@ class Uploads:
             raise NoSpace(why, "upload_quota", room.upload_quota, FREED_SECONDS)
 
     def stage(self, owner: str, size: int) -> None:
-        """Count bytes that are staged."""
+        """Count staged bytes."""
         self._staged[owner] += size
 
     def _must_have_slot(self, owner: str) -> None:
@@ -108,7 +108,7 @@ class Upload:
 
     def __init__(self, uploads: Uploads, room: UploadRoom, owner: str) -> None:
         self._uploads, self.room, self.owner = uploads, room, owner
-        #: Bytes that have come.
+        #: Number of bytes received.
         self.size = 0
         self._looked = 0
 
@@ -123,21 +123,21 @@ class Upload:
 
 
 def must_have_space(room: UploadRoom, length: int) -> None:
-    """NoSpace when too little would be free with a file of that length."""
+    """NoSpace when too little space would stay free with a file of that length."""
     if shutil.disk_usage(room.folder).free - length < room.threshold:
         why = f"the file system of the work folder has no space for this: {room.threshold:,} bytes must stay free"
         raise NoSpace(why, "space_threshold", room.threshold, FREED_SECONDS)
 
 
 def room_of(gate: Gate) -> UploadRoom:
-    """How much may be staged, as the settings say; the work folder is made."""
+    """The limits of staged files according to the settings; the work folder is created."""
     size = gate.settings.size
     sizes = (size(limit) for limit in ("upload_limit", "upload_quota_per_token", "upload_quota"))
     return UploadRoom(gate.make_work_folder(), size("space_threshold"), *sizes)
 
 
 def disk_error(error: OSError) -> Exception:
-    """What an error of the file system means to a caller."""
+    """A caller's error for an error of the file system."""
     if error.errno in FULL:
         return NoSpace("the disk of the work folder is full", seconds=FREED_SECONDS)
     return ServiceUnavailable("work folder", error.strerror or str(error))

@@ -1,4 +1,4 @@
-"""Limits of connections: how many, how slow, how long."""
+"""Limits of connections: number, speed and time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.telemetry import event
 
 
 def whole_answer(status: int, word: str, detail: str, *headers: str) -> bytes:
-    """The answer to what never becomes a request: a problem, like that of every other error."""
+    """The answer to input that never becomes a request: a problem, like every other error."""
     title = word.replace("-", " ")
     body = json.dumps({"type": TYPE + word, "title": title, "status": status, "detail": detail})
     head = (
@@ -31,21 +31,21 @@ def whole_answer(status: int, word: str, detail: str, *headers: str) -> bytes:
 
 #: The answer to a connection beyond the limit.
 FULL = whole_answer(503, "unavailable", "too many connections are open", f"Retry-After: {AWAY_SECONDS}")
-#: How long a client may go on sending after it was answered.
+#: How long a client may continue sending after it was answered.
 LINGER_SECONDS = 2.0
 
 
 class Lingering:
     """A transport that is closed in two steps while the client is still sending: the answer is sent first.
 
-    If a socket is closed before all that came was read, its system sends a reset, and a client that gets one often
-    cannot read the answer any more.
+    If a socket is closed before all received data was read, its system sends a reset, and a client that receives one
+    often cannot read the answer any more.
     """
 
     def __init__(self, transport: asyncio.Transport, is_sending: Callable[[], bool]) -> None:
         self._transport = transport
         self._is_sending = is_sending
-        #: Set while the rest of the request is read and thrown away.
+        #: Set while the rest of the request is read and discarded.
         self.timer: asyncio.TimerHandle | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -65,12 +65,12 @@ class Lingering:
 
 
 class Bounded(H11Protocol):
-    """Ends a connection on which a request does not get on; and where there are too many, the one that has been open
-    longest without a request of somebody who is known: strangers keep nobody out by staying.
+    """Ends a connection whose request makes no progress; and if there are too many, the one that has been open longest
+    without a request of a known caller, so that unknown callers cannot keep others out.
     """
 
     limits = Limits()
-    #: Connections that may have to make room, the longest open first.
+    #: Connections that may be closed to make room, the longest open first.
     strangers: ClassVar[dict[Bounded, None]] = {}
     _head_timer: asyncio.TimerHandle | None = None
     _answer_timer: asyncio.TimerHandle | None = None
@@ -90,14 +90,14 @@ class Bounded(H11Protocol):
         if self._lingering.timer is not None:
             return
         super().data_received(data)
-        cycle: RequestResponseCycle | None = self.cycle  # None before the first request, whatever its annotation says.
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request, despite its annotation.
         if cycle is not None and not cycle.response_complete:
             self._forget_head()
         elif self._head_timer is None:
             self._await_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, or whose head is too large; the sentence of the framework does not say which."""
+        """Answer input that is not HTTP, or whose head is too large; the framework's message does not say which."""
         del msg
         if len(self.conn.trailing_data[0]) > self.limits.head:
             detail = f"the request's line and headers are larger than {self.limits.head} bytes"
@@ -130,10 +130,10 @@ class Bounded(H11Protocol):
         self._forget_answer()
 
     def _make_room(self) -> bool:
-        """End another connection; False: all of them are at work for somebody who is known."""
+        """End another connection; False: all of them are working for known callers."""
         while self.strangers:
             oldest = next(iter(self.strangers))
-            del self.strangers[oldest]  # One at work comes back when its answer is complete.
+            del self.strangers[oldest]  # A working one returns when its answer is complete.
             if not oldest.is_at_work():
                 oldest.give_way()
                 return True
@@ -145,7 +145,7 @@ class Bounded(H11Protocol):
         self.transport.abort()
 
     def is_at_work(self) -> bool:
-        """Whether it has a request of somebody who was admitted."""
+        """Whether it has a request of an admitted caller."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete and ADMITTED in cycle.scope
 
@@ -169,5 +169,5 @@ class Bounded(H11Protocol):
 
 
 def bounded(limits: Limits) -> type[Bounded]:
-    """The protocol that keeps these limits."""
+    """The protocol that enforces these limits."""
     return type("BoundedProtocol", (Bounded,), {"limits": limits, "strangers": {}})

@@ -1,4 +1,4 @@
-"""The service on a port: started, answering, and ended in order."""
+"""The service on a port: started, answering, and shut down in order."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from headgate.http.port.connections import bounded
 from headgate.http.port.tls import TlsListener
 from headgate.http.service import Service
 
-#: What is under way when it is time to stop gets this long.
+#: The time that running requests have to end at a stop.
 GRACE_SECONDS = 5
-#: Connections that stand in line to be taken.
+#: Number of connections that may wait to be accepted.
 BACKLOG = 2048
-#: Files that are open besides connections: the store's, and those that come in.
+#: Files that are open besides connections: the store's, and those being uploaded.
 OTHER_FILES = 500
 
 
@@ -40,12 +40,12 @@ class _Uvicorn(uvicorn.Server):
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; where there is TLS, by our own listener."""
+        """Listen; with TLS by our own listener."""
         context = self.config.ssl
         if context is None or sockets is None:
             await super().startup(sockets)
             return
-        for each in sockets:  # Connections that arrive from here on are accepted in a moment.
+        for each in sockets:  # Connections that arrive from here on are accepted shortly.
             each.listen(BACKLOG)
         await super().startup([])
         self.servers += [TlsListener(each, context, self._protocol, self.limits) for each in sockets]  # type: ignore[misc]
@@ -58,7 +58,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Server:
-    """One service, answering in a thread of its own."""
+    """One service, answering in its own thread."""
 
     def __init__(self, service: Service, listen: str, tls: tuple[str, str] | None = None) -> None:
         self.service = service
@@ -66,7 +66,9 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         #: Where it answers.
         self.url = f"http{'s' if tls else ''}://" + (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        allow_files(service.limits.connections * (2 if tls else 1) + OTHER_FILES)  # As many in their handshake.
+        allow_files(
+            service.limits.connections * (2 if tls else 1) + OTHER_FILES
+        )  # The same number during the handshake.
         certificate, key = tls or (None, None)
         config = uvicorn.Config(
             make_app(service), log_config=None, access_log=False, lifespan="on", server_header=False,
@@ -106,7 +108,7 @@ class Server:
 
 
 def allow_files(count: int) -> None:
-    """Raise the limit of open files as far as allowed: each connection is one, and 1,024 are usual."""
+    """Raise the limit of open files as far as allowed: each connection is one, and 1,024 is the usual limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -117,7 +119,7 @@ def bind(listen: str) -> socket.socket:
     """A socket on HOST:PORT; port 0 is any free one."""
     host, port = parse_address(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named since asyncio sends small answers at once only where it is: 40 ms an answer.
+    # The protocol is given explicitly, because otherwise asyncio delays small answers: 40 ms each.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,4 +1,4 @@
-"""A port that speaks TLS. Plain http is answered there too: with what is wrong, quickly."""
+"""A port that speaks TLS. Plain http is also answered, quickly, with an error."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headgate.core.problems import TYPE
 from headgate.http.limits.bounds import Limits
 from headgate.telemetry import event
 
-#: The first byte of everybody who begins with TLS.
+#: The first byte of every TLS connection.
 HANDSHAKE = b"\x16"
 #: Seconds to keep reading from a refused caller, so that the answer arrives before the connection ends.
 LINGER_SECONDS, LINGER_BYTES = 1.0, 65_536
-#: When no connection can be accepted, as where no more files may be open, it is tried again after this.
+#: When no connection can be accepted, for example because too many files are open, it is retried after this time.
 AGAIN_SECONDS = 1.0
 _PROBLEM = json.dumps(
     {
@@ -36,7 +36,7 @@ PLAIN = (
 
 
 class TlsListener:
-    """Accepts connections on a socket that listens, and hands those that speak TLS to a protocol."""
+    """Accepts connections on a listening socket, and passes those with TLS to a protocol."""
 
     def __init__(
         self, listening: socket.socket, context: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol],
@@ -48,7 +48,7 @@ class TlsListener:
         self._protocol = protocol
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        #: Connections that have not begun to speak, or whose handshake is not done.
+        #: Connections that have not sent anything yet, or are in the handshake.
         self._greeting: dict[asyncio.Task[None], None] = {}
         self._accepting = asyncio.create_task(self._accept())
 
@@ -80,7 +80,7 @@ class TlsListener:
 
     def _forget(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
         self._greeting.pop(task, None)
-        if task.cancelled():  # Maybe before it began.
+        if task.cancelled():  # Possibly before it began.
             connection.close()
 
     async def _greet(self, connection: socket.socket) -> None:
@@ -102,7 +102,7 @@ class TlsListener:
                 connection.close()
 
     async def _first_byte(self, connection: socket.socket) -> bytes:
-        """Without taking it. Empty: the other side has ended the connection."""
+        """Without taking it. Empty: the other side has closed the connection."""
         while True:
             try:
                 return connection.recv(1, socket.MSG_PEEK)
@@ -118,7 +118,7 @@ class TlsListener:
         await self._loop.sock_sendall(connection, PLAIN)
         connection.shutdown(socket.SHUT_WR)
         left = LINGER_BYTES
-        with suppress(TimeoutError):  # An end with unread bytes would take the answer away again.
+        with suppress(TimeoutError):  # Closing with unread bytes would destroy the answer.
             async with asyncio.timeout(LINGER_SECONDS):
                 while left > 0 and (got := await self._loop.sock_recv(connection, 8192)):
                     left -= len(got)

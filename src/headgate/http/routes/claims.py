@@ -15,7 +15,7 @@ handlers = Handlers(claims.declared)
 
 
 def claim_document(claim: Claim, who: Caller) -> dict[str, Any]:
-    """A claim for its worker: secrets masked, and sealed for the job's key where the token may see that."""
+    """A claim for its worker: secrets are masked, and included sealed if the token may see that."""
     document = {**claim.to_document(), "expires_in": claim.expires_in}
     if not who.reach.covers("cred:read", claim.job):
         for port in (*document["inputs"].values(), *document["outputs"].values()):

@@ -1,4 +1,4 @@
-"""Daemons that live, and what is stuck, over HTTP: what is more than a call of the service."""
+"""Running daemons and stuck work, over HTTP: operations that need more than a call of the service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ handlers = Handlers(daemons.declared)
 
 @handlers.of(daemons.batch_alarms)
 def batch_alarms(call: ApiCall, *, bid: str) -> Page[Alarm]:
-    """Of a batch that the caller may see."""
+    """For a batch that the caller may see."""
     batch = call.gate.queue.batch(bid)
     call.who.must_see("batch", "queue:submit", batch.profile, bid)
     return Page([] if call.gate.sight else call.gate.alarms_of(batch))
@@ -37,5 +37,7 @@ def sign_off(call: ApiCall, *, daemon: str) -> None:
 
 
 def _own_id(call: ApiCall, daemon: str) -> str:
-    """The id of a principal's daemon: nobody signs another one's on or off. No principal has a colon in its name."""
+    """The id of a principal's daemon: no principal can register or deregister another one's. Principal names contain no
+    colon.
+    """
     return f"{call.who.principal}:{daemon}"

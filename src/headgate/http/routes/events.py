@@ -1,4 +1,4 @@
-"""What happens, as it happens: server-sent events out of the history, which can be taken up where they broke off."""
+"""Events as they happen: server-sent events from the history, which can be resumed after an interruption."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headgate.http.waiters.following import FeedMark, parse_mark
 from headgate.operations import events
 
 handlers = Handlers(events.declared)
-#: Seconds after which a caller that finds no room for a stream may try again.
+#: Seconds after which a caller without room for a stream may retry.
 LATER_SECONDS = 10
 
 
 @handlers.of(events.follow)
 async def follow(call: ApiCall, *, last: str | None) -> StreamingResponse:
-    """From now on, or from where it broke off."""
+    """From now on, or from where it was interrupted."""
     service, who = call.service, call.who
     mark = await service.feed.start() if last is None else parse_mark(service.gate, last)
     _must_have_room(service, who.token.id)
@@ -30,7 +30,7 @@ async def follow(call: ApiCall, *, last: str | None) -> StreamingResponse:
 
 
 def _must_have_room(service: Service, token_id: str) -> None:
-    """TooMany when as many streams are open as may be, or as many of this token."""
+    """TooMany when the maximum number of streams is open, in total or for this token."""
     limits = service.limits
     if service.streams >= limits.streams_at_once:
         most = limits.streams_at_once
@@ -42,7 +42,7 @@ def _must_have_room(service: Service, token_id: str) -> None:
 
 
 class Counted(StreamingResponse):
-    """A stream that is counted from the moment that it is allowed."""
+    """A stream that is counted from its admission on."""
 
     def __init__(self, service: Service, mark: FeedMark, who: Caller) -> None:
         super().__init__(_stream(service, mark, who), media_type="text/event-stream")

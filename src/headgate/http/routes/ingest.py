@@ -34,7 +34,7 @@ handlers = Handlers(ingest.declared)
 
 @handlers.of(ingest.frozen)
 def frozen(call: ApiCall, *, jid: str) -> Frozen | None:
-    """Of a job that the caller may see."""
+    """For a job that the caller may see."""
     return call.gate.deposits.frozen_of(call.gate.queue.job(jid))
 
 
@@ -87,7 +87,7 @@ async def upload(call: ApiCall, *, name: str) -> ingest.Uploaded:
 
 @handlers.of(ingest.verify)
 async def verify(call: ApiCall, **asked: Any) -> ingest.Verified:
-    """By a thread of its own, until it is done or the caller leaves."""
+    """In a separate thread, until it is done or the caller disconnects."""
     if not call.service.readers.available_tokens:
         raise TooMany("too many objects are being verified at the same time", 30)
     call.request.scope["headgate.waits"] = True
@@ -95,13 +95,13 @@ async def verify(call: ApiCall, **asked: Any) -> ingest.Verified:
 
 
 def _snapshot(who: Caller, profile: Profile) -> dict[str, Any]:
-    """The profile as a caller sees it: a worker needs the whole address of a callback."""
+    """The profile as a caller sees it: a worker needs the full callback URL."""
     found: dict[str, Any] = plain(profile.snapshot())
     return found if who.reach.has("queue:work") else redact_all(found)
 
 
 async def _receive(request: Request, upload: Upload, name: str) -> Path:
-    """Write the body to a file while it arrives, and return its path. A failed upload leaves nothing."""
+    """Write the body to a file as it arrives, and return its path. A failed upload leaves nothing behind."""
     from headgate.service.queue.work_folder import keep_upload, place_upload
 
     place = await run_in_threadpool(place_upload, upload.room.folder, name, upload.owner)

@@ -47,7 +47,7 @@ def known_local_ids(call: ApiCall, *, owner: str, local: Sequence[str]) -> Any:
 
 @handlers.of(inventory.record)
 def record(call: ApiCall, *, recording: Recording, by: str) -> bool:
-    """The service adds the callback that the profile asks for."""
+    """The service adds the callback that the profile defines."""
     from headgate.ingest.steps.recording import record as write_down
 
     return write_down(call.gate.ingest, recording, by=by)
@@ -61,7 +61,7 @@ def remove(call: ApiCall, *, ark: str, dataids: Sequence[str] | None, **how: Any
 
 @handlers.of(inventory.set_problem)
 def set_problem(call: ApiCall, *, bid: str, problem: str) -> None:
-    """Only its owner may say so, and only of a pending batch."""
+    """Only its owner may do this, and only for a pending batch."""
     batch = call.gate.queue.batch(bid)
     if batch.state != PENDING or not batch.worker:
         raise QueueRefused(bid, "report a problem", f"it is {batch.state}, and no consumer has taken it as pending")
@@ -71,7 +71,7 @@ def set_problem(call: ApiCall, *, bid: str, problem: str) -> None:
 
 @handlers.of(inventory.forget)
 def forget(call: ApiCall, *, item: str) -> None:
-    """Of an item that has left the queue."""
+    """For an item that has left the queue."""
     if is_known(call.gate.queue, item):
         raise QueueRefused(item, "forget", "it is still in the queue")
     call.gate.inventory.forget(item)

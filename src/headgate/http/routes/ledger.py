@@ -1,4 +1,4 @@
-"""The ledger over HTTP: what is more than a call of the service."""
+"""The ledger over HTTP: operations that need more than a call of the service."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def define(
     datasets: dict[str, ledger.DatasetDefinition] | None,
     jobs: dict[str, ledger.JobDefinition] | None,
 ) -> Defined:
-    """Secrets are not shared: the definer's keys are not here."""
+    """Secrets are not shared, because the caller's keys are not available here."""
     asked = {name: vars(each) | {"maps": _maps(each.maps)} for name, each in (jobs or {}).items()}
     return call.gate.ledger.define({name: vars(each) for name, each in (datasets or {}).items()}, asked, share=False)
 
@@ -89,7 +89,7 @@ def chunks(call: ApiCall, *, dataset: str | None, after: str | None, limit: int,
 
 @handlers.of(ledger.spans)
 def spans(call: ApiCall, *, beside: list[str] | None, start: str | None, after: str | None, **which: Any) -> Page[Span]:
-    """The cursor is where the next one starts."""
+    """The cursor is the start of the next span."""
     return Page(*census.spans_page(call.gate.ledger, beside=beside or (), start=after or start, **which))
 
 
@@ -101,7 +101,7 @@ async def progress(call: ApiCall, *, job: str, dataids: Sequence[str], left: int
 
 @handlers.of(ledger.plan)
 def plan(call: ApiCall, *, job: str, limit: int) -> Page[ledger.Planned]:
-    """What runs next, then what is blocked."""
+    """The next chunks, then the blocked ones."""
     found = call.gate.ledger.plan(job, limit)
     return Page(
         [
@@ -130,7 +130,7 @@ def resubmit_all(call: ApiCall, *, job: str, dataids: Sequence[str], steal: bool
 
 @handlers.of(ledger.change_selected)
 def change_selected(call: ApiCall, *, job: str, act: str, steal: bool, **how: Any) -> BulkResult:
-    """What one chunk would need, many need too."""
+    """Many chunks need the same scope as one."""
     if (steal or act == FORGET_EVENT) and not call.who.reach.has("admin:force"):
         call.who.must_reach("admin:force", "a running worker's chunk" if steal else f"the act {act}")
     return call.gate.ledger.change_part(job, act, steal=steal, **how)
@@ -138,6 +138,6 @@ def change_selected(call: ApiCall, *, job: str, act: str, steal: bool, **how: An
 
 @handlers.of(ledger.unpause)
 def unpause(call: ApiCall, *, job: str, reason: str, by: str) -> Any:
-    """A reason is accepted, and not needed."""
+    """A reason is accepted, but not required."""
     del reason
     return call.gate.ledger.unpause(job, by=by)

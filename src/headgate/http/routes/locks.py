@@ -1,4 +1,4 @@
-"""Locks over HTTP: what is more than a call of the service."""
+"""Locks over HTTP: operations that need more than a call of the service."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from headgate.service.locks.waiting import PAUSE_SECONDS, waits_outside
 from headgate.service.locks.wants import check_wants
 
 handlers = Handlers(locks.declared)
-#: Of a waiter that has no place.
+#: For a waiter without a position.
 NO_NUMBER = 0
 
 
 def shown_lock(lock: Lock) -> dict[str, Any]:
-    """A lock; its request's id is left out, since it is the holder's own."""
+    """A lock; its request's id is left out, because it is private to the holder."""
     document: dict[str, Any] = plain(lock)
     del document["request_id"]
     return document
@@ -76,7 +76,7 @@ def get(call: ApiCall, *, lock_id: str) -> Lock:
 
 @handlers.of(locks.unguarded)
 def unguarded(call: ApiCall, *, after: str | None, limit: int) -> Page[locks.Unguarded]:
-    """Each with what is wrong."""
+    """Each with the reason."""
     found = [locks.Unguarded(fault.item, fault.what) for fault in call.gate.locks.tending.faults()]
     return page_after(found, after, limit, lambda each: each.lock)
 
@@ -114,7 +114,7 @@ async def take_turn(call: ApiCall, *, ticket: int, wait: float, **asked: Any) ->
 
 @handlers.of(locks.give_up)
 def give_up(call: ApiCall, *, ticket: int, wait: float, **asked: Any) -> Granted:
-    """The grant, if it came meanwhile."""
+    """The grant, if it was made meanwhile."""
     del ticket, wait
     wanted = _waited_for(call, **asked)
     place = call.gate.locks.steps.place_of(wanted) or call.gate.locks.steps.queue_up(wanted)
@@ -134,7 +134,7 @@ def request_of(
     gate: Gate, who: Caller, *, client: str, resource: str | None, mode: str, resources: dict[str, str] | None,
     lease: float | None, reentrant: bool, note: str, owner: str, lock_delay: float, request_id: str | None,
 ) -> LockRequest:  # fmt: skip
-    """What the store is asked for, if the caller may."""
+    """The lock request, if the caller may make it."""
     if (resource is None) == (resources is None):
         raise BadValue("resource", resource, "or `resources` is required: give one of the two")
     wants = check_wants({str(resource): mode} if resources is None else resources, gate.locks.resource_limit)
@@ -149,13 +149,13 @@ def request_of(
 
 
 def _waited_for(call: ApiCall, *, request_id: str, **asked: Any) -> LockRequest:
-    """What a waiter asked for. Its request id proves the place; the number in the path proves nothing."""
+    """The request of a waiter. Its request id proves the position; the number in the path proves nothing."""
     return request_of(call.gate, call.who, request_id=call.who.request_id(None, request_id), **asked)
 
 
 def _place(gate: Gate, wanted: LockRequest) -> Ticket | Granted | None:
-    """The place of a request in the queue, or what it was granted meanwhile; None: it has none, since a program outside
-    Headgate blocks it.
+    """The position of a request in the queue, or its grant; None: it has neither, because a program outside Headgate
+    blocks it.
     """
     try:
         return gate.locks.steps.place_of(wanted) or gate.locks.steps.queue_up(wanted)
@@ -168,7 +168,7 @@ def _place(gate: Gate, wanted: LockRequest) -> Ticket | Granted | None:
 def _all_seen(
     who: Caller, ask: Callable[[str | None], Sequence[Lock]], after: str | None, limit: int
 ) -> Sequence[Lock]:
-    """A page of what the caller may see, and one more: it goes on where others' locks leave room in it."""
+    """A page of visible locks, plus one: reading continues where others' locks leave room."""
     found: list[Lock] = []
     while len(found) <= limit:
         portion = ask(after)
@@ -180,7 +180,9 @@ def _all_seen(
 
 
 def _check_own(call: ApiCall, *, lock_id: str, token: int | None = None, **_: Any) -> None:
-    """Of a token that is limited to some resources, whether the lock is on one of them; else, as if it were gone."""
+    """For a token that is limited to some resources: whether the lock is on one of them; otherwise it is reported as
+    missing.
+    """
     parse_lock_id(lock_id)
     reach = call.who.reach
     if reach.covers("lock:acquire", "") or (token is None and reach.has("admin:force")):

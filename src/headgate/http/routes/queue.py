@@ -1,4 +1,4 @@
-"""The queue over HTTP: what is more than a call of the service."""
+"""The queue over HTTP: operations that need more than a call of the service."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from headgate.service.leases.looking import Looking
 from headgate.telemetry import event as log
 
 handlers = Handlers(queue.declared)
-#: A person's events that take more than an operator's scope.
+#: Operators' events that need more than an operator's scope.
 FORCED = (DELETE_EVENT, FORCE_FAIL_EVENT)
-#: At most this many items of a state are looked at.
+#: Maximum number of items in a state that are checked.
 LOOK = 100
 
 
 def seen(who: Caller, item: Item) -> Item:
-    """The item as a caller sees it: who may take it needs the whole address of its payload."""
+    """The item as a caller sees it: callers that may take it need the full payload URL."""
     return item if who.reach.has("queue:work") else for_readers(item)
 
 
 def alarm_data(alarm: Alarm) -> dict[str, Any]:
-    """An alarm in JSON's own types, with its command."""
+    """An alarm in JSON types, with its command."""
     return {**plain(alarm), "command": alarm.command}
 
 
@@ -86,7 +86,7 @@ async def item(call: ApiCall, *, state: str | None, wait: float, **item_id: str)
 
 @handlers.of(queue.acquire_batch)
 async def acquire_batch(call: ApiCall, *, after: str | None, **asked: Any) -> Item | None:
-    """Keep the profile that it starts with."""
+    """Store the profile that it starts with."""
     gate = call.service.gate
 
     def look(**asked: Any) -> Batch | None:
@@ -124,7 +124,7 @@ def create_jobs(
     position: int,
     jobs: Sequence[Mapping[str, Any]],
 ) -> int:
-    """As the profile says that the batch started with."""
+    """As in the profile that the batch started with."""
     gate = call.gate
     kept = gate.inventory.intake(check_item_id(bid)) if gate.keeps_inventory else None
     most = kept.profile.get(MAX_CRASHES) if kept else None
@@ -151,7 +151,7 @@ def repair(call: ApiCall, *, by: str, **fault: Any) -> bool:
     return call.gate.queue.repair(Fault(**fault), by=by)
 
 
-# ---------------------------------------------------------------- what an owner or an operator does
+# ---------------------------------------------------------------- actions of owners and operators
 
 
 @handlers.of(queue.renew_batch)
@@ -192,9 +192,9 @@ def fire(call: ApiCall, *, event: str, reason: str, by: str, daemon: bool, **giv
 
 
 def _check_fields(gate: Gate, given: Mapping[str, Any], event: str, *, others: bool) -> None:
-    """Refuse a request that lacks what its event needs: an owner shows the token and the state of the taking.
+    """Refuse a request that lacks what its event needs: an owner sends the token and the state of the take.
 
-    `others`: an operator or a daemon asks, as a reason or the flag says; the table decides about them.
+    `others`: an operator or a daemon, as a reason or the flag shows; the table decides about them.
     """
     table = gate.queue.tables()[0 if "bid" in given else 1]
     by = {row.by for row in table.rows if row.event == event and row.source != table.start}
@@ -204,12 +204,12 @@ def _check_fields(gate: Gate, given: Mapping[str, Any], event: str, *, others: b
 
 
 def scope_of(event: str) -> str:
-    """What a person needs to fire an event."""
+    """The scopes that a user needs to fire an event."""
     return "admin:force" if event in FORCED else "operate"
 
 
 def _taken(given: dict[str, Any], lease: float = 60) -> Taken:
-    """What an owner shows to prove that an item is its own, out of what was given."""
+    """The owner's proof, from the given arguments."""
     noun = "batches" if "bid" in given else "ingest-jobs"
     item: str = given.pop("bid" if "bid" in given else "jid")
     if is_batch(item) != (noun == "batches"):
@@ -227,7 +227,7 @@ async def _found(
     wait: float,
     **asked: Any,
 ) -> Item | None:
-    """What a look finds, at once or within `wait` seconds. With a request id, it may have been given already."""
+    """The result of a check, at once or within `wait` seconds. With a request id, it may have been returned already."""
 
     def take() -> Item | None:
         return look(state=state, outlives=True, **asked)
@@ -240,10 +240,11 @@ async def _found(
 
 
 def _keep_profile(gate: Gate, batch: str, name: str, starts: Batch | None = None) -> None:
-    """Record the profile of a batch, which only the service chooses, whatever worker takes the batch or a job of it.
+    """Record the profile of a batch, which only the service chooses, whatever worker takes the batch or one of its
+    jobs.
 
-    `starts`: the batch, if it begins with this. Another one has begun, and keeps its profile, unless one of Merritt's
-    programs started it.
+    `starts`: the batch, if this is its start. Another worker has started it, and its profile stays, unless one of
+    Merritt's programs started it.
     """
     if not gate.keeps_inventory or not (starts or gate.queue.tables()[0] is MERRITT_BATCH):
         return
@@ -258,7 +259,7 @@ def _keep_profile(gate: Gate, batch: str, name: str, starts: Batch | None = None
 
 
 def _is_work(gate: Gate, batch_states: Sequence[str], job_states: Sequence[str]) -> bool:
-    """Whether there may be something to take, as far as a quick check shows."""
+    """Whether there may be an item to take, according to a quick check."""
     if gate.queue.hold_of(ALL):
         return False
     found: list[Item] = [each for state in batch_states for each in gate.queue.batches(state, limit=LOOK)]
@@ -267,7 +268,7 @@ def _is_work(gate: Gate, batch_states: Sequence[str], job_states: Sequence[str])
 
 
 def _refuse_others_file(gate: Gate, who: Caller, url: str) -> None:
-    """Readers see the addresses of files that others submitted; only their submitter may have them ingested."""
+    """Readers see the URLs of files that others submitted; only their submitter may have them ingested."""
     from headgate.service.queue.work_folder import upload_owner
 
     owner = upload_owner(gate.work_folder, url)

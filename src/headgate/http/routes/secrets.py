@@ -1,4 +1,4 @@
-"""Sealed secrets and check values of keys over HTTP: what is more than a call of the service."""
+"""Sealed secrets and check values of keys over HTTP: operations that need more than a call of the service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def masters(call: ApiCall) -> Page[secrets.MasterKnown]:
 
 
 def _parsed(shape: Any, value: Any, name: str) -> Any:
-    """A part of the body, in the shape that the answers have."""
+    """A part of the body, in the form of the responses."""
     try:
         return parse(shape, value)
     except (TypeError, KeyError, ValueError, AttributeError, StopIteration):

@@ -1,4 +1,4 @@
-"""API tokens over HTTP: what is more than a call of the service."""
+"""API tokens over HTTP: operations that need more than a call of the service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def revoke(call: ApiCall, *, token_id: str) -> tokens.Revoked:
 
 @handlers.of(tokens.new_code)
 def new_code(call: ApiCall) -> SignInCode:
-    """Not for a browser that is signed in."""
+    """Not for a signed-in browser."""
     if call.who.session:
         raise NotAllowed("a signed-in browser cannot create sign-in codes; use the API token", "the API token itself")
     return call.gate.sessions.new_code(call.who.token.id)

@@ -41,7 +41,7 @@ def about(call: ApiCall) -> dict[str, Any]:
 
 @handlers.of(whole.status)
 def status(call: ApiCall, *, rich: bool) -> dict[str, Any]:
-    """Holders as the caller sees them."""
+    """Holders as visible to the caller."""
     found = call.gate.status(rich=rich)
     if rich:
         found["holders"] = [shown_lock(call.who.seen(Lock(**each))) for each in found["holders"]]
@@ -56,7 +56,7 @@ def repair(call: ApiCall, *, by: str, **fault: Any) -> bool:
 
 @handlers.of(whole.machines)
 def machines(call: ApiCall) -> Page[dict[str, Any]]:
-    """Those of the queue as the store spells them."""
+    """The queue's tables in the store's spelling."""
     return Page([machine_data(each) for each in (LOCK, CHUNK, *call.gate.queue.tables())])
 
 

@@ -1,1 +1,1 @@
-"""Callers that wait, and streams of events, without a thread for each."""
+"""Waiting callers, and streams of events, without a thread for each."""

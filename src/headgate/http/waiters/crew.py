@@ -1,8 +1,8 @@
-"""Quick calls to the store, for many callers by few threads.
+"""Fast calls to the store, for many callers with few threads.
 
-A thread for each call would cost more than the call itself: hand-over, and contention for the interpreter. Here
-all calls that one turn of the event loop brings are handed over together, and results of calls that took no time are
-handed back together: the loop and the threads take long turns, and do not interrupt each other.
+A thread for each call would cost more than the call itself: switching, and contention for the interpreter. Here all
+calls from one iteration of the event loop are passed on together, and the results of fast calls are returned together:
+the loop and the threads run for longer, and do not interrupt each other.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 from headgate.calls.deadlines import asked_at
 from headgate.service.leases.clock import steady
 
-#: A call that took less was not one to a disk or a server.
+#: A faster call did not wait for a disk or a server.
 NO_TIME_SECONDS = 0.0005
 T = TypeVar("T")
-#: What to call, with what, for whom, when that was asked (monotonic: deadlines run from then), and in which context.
+#: The function, its arguments, its caller, the time of the request (monotonic: deadlines run from then), and the
+#: context.
 Call = tuple[Callable[..., Any], tuple[Any, ...], "asyncio.Future[Any]", float, Context]
 
 
@@ -30,9 +31,9 @@ class Crew:
     """A fixed number of threads for one event loop."""
 
     def __init__(self, threads: int) -> None:
-        #: How many calls are made at a time.
+        #: Number of concurrent calls.
         self.threads = threads
-        #: In this turn of the loop.
+        #: In this iteration of the loop.
         self._asked: list[Call] = []
         self._waiting: SimpleQueue[Call | None] = SimpleQueue()
         self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
@@ -40,19 +41,19 @@ class Crew:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, call: Callable[..., T], *arguments: Any) -> T:
-        """What the call gives, made in a thread. It is not undone when nobody waits for it any more."""
+        """The result of the call, made in a thread. It is not undone when the caller no longer waits for it."""
         if self._loop is None:
             self._start()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        # The store must know who acts, and whose effect it writes.
+        # The store must know the acting caller, and the request whose effect it writes.
         self._asked.append((call, arguments, future, time.monotonic(), copy_context()))
         if len(self._asked) == 1:
             loop.call_soon(self._hand_over)
         return await future
 
     async def run_to_its_end(self, call: Callable[..., T], *arguments: Any) -> T:
-        """As `run`; but who is cancelled meanwhile goes on only when the call is over, and can undo what it did."""
+        """Like `run`; but a cancelled caller continues only when the call has ended, and can undo its effect."""
         doing = asyncio.ensure_future(self.run(call, *arguments))
         try:
             return await asyncio.shield(doing)
@@ -61,10 +62,10 @@ class Crew:
             raise
         finally:
             if doing.done() and not doing.cancelled():
-                doing.exception()  # It is known: nobody has to be warned of it.
+                doing.exception()  # It is handled: no warning is needed.
 
     def close(self) -> None:
-        """What is waiting is done first."""
+        """Queued calls are made first."""
         if self._loop is not None:
             for _ in range(self.threads):
                 self._waiting.put(None)
@@ -92,21 +93,21 @@ class Crew:
                 return
 
     def _may_wait(self, seconds: float) -> bool:
-        """Whether a result waits for the next one, which comes in no time; what takes long keeps nobody waiting."""
+        """Whether a result waits for the next one, which arrives immediately; slow calls do not delay results."""
         return self.threads == 1 and seconds < NO_TIME_SECONDS and not self._waiting.empty()
 
     def _tell(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether the loop takes what is done."""
+        """Whether the loop is about to collect results."""
         if not self._told:
             self._told = True
             try:
                 loop.call_soon_threadsafe(self._hand_back)
-            except RuntimeError:  # It has ended, and nobody waits any more.
+            except RuntimeError:  # It has ended, and no caller waits any more.
                 return False
         return True
 
     def _hand_back(self) -> None:
-        self._told = False  # Before they are taken: what is done from now on is announced again.
+        self._told = False  # Before they are collected: later results are announced again.
         while self._done:
             future, result, error = self._done.popleft()
             if future.cancelled():

@@ -22,11 +22,12 @@ from headgate.http.waiters.background import attempt
 from headgate.http.waiters.following import FeedMark, newer, newest
 from headgate.service.leases.clock import steady
 
-#: Between two looks at the histories, and between two signs of life on a silent stream.
+#: Seconds between two reads of the histories, and between two signs of life on a silent stream.
 PAUSE_SECONDS, SILENCE_SECONDS = 0.5, 15.0
-#: Events that wait for a stream whose reader is slow. With more, it reads the histories itself until it has caught up.
+#: Number of events that wait for a stream with a slow reader. Beyond that, it reads the histories itself until it has
+#: caught up.
 MOST_BEHIND = 10_000
-#: Streams that read the histories themselves side by side.
+#: Number of streams that read the histories themselves concurrently.
 MOST_LATE = 2
 #: A sign of life.
 SILENCE = ": nothing happened\n\n"
@@ -34,7 +35,7 @@ SILENCE = ": nothing happened\n\n"
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """An entry of a history, written out once for all streams."""
+    """An entry of a history, serialised once for all streams."""
 
     #: The number of its history, and its id there.
     history: int
@@ -44,23 +45,23 @@ class FeedEntry:
 
 
 class FeedListener:
-    """One stream: which events it has not sent yet."""
+    """One stream, with the events that it has not sent yet."""
 
     def __init__(self, mark: FeedMark, sight: Sight | None = None) -> None:
-        #: What its reader may see; None: everything.
+        #: The filter for what its reader may see; None: everything.
         self._sight = sight
         #: How far each history has been sent.
         self._sent = list(mark.ids)
         self._waiting: deque[FeedEntry] = deque()
         self._rung = asyncio.Event()
         self._silent_since = steady()
-        #: True when it must read the histories itself: it begins earlier than the others, or its reader is slow.
+        #: True when it must read the histories itself: it starts earlier than the others, or its reader is slow.
         self.behind = False
         self._over = False
 
     @property
     def mark(self) -> FeedMark:
-        """How far it is."""
+        """Its position."""
         return FeedMark(tuple(self._sent))
 
     def put(self, news: Iterable[FeedEntry]) -> None:
@@ -72,12 +73,12 @@ class FeedListener:
         self._rung.set()
 
     def end(self) -> None:
-        """Nothing more is sent."""
+        """Stop sending."""
         self._over = True
         self._rung.set()
 
     def is_over(self) -> bool:
-        """Whether nothing more is sent."""
+        """Whether sending has stopped."""
         return self._over
 
     def has_reached(self, mark: FeedMark) -> bool:
@@ -85,7 +86,7 @@ class FeedListener:
         return all(own >= other for own, other in zip(self._sent, mark.ids, strict=True))
 
     def ring_if_silent(self, now: float) -> None:
-        """Send a sign of life, if nothing else was sent for long."""
+        """Send a sign of life, if nothing else was sent for some time."""
         if self._is_silent(now):
             self._rung.set()
 
@@ -93,7 +94,7 @@ class FeedListener:
         return now - self._silent_since > SILENCE_SECONDS
 
     async def texts(self) -> list[str]:
-        """Wait, and return what is to be sent: events, or a sign of life."""
+        """Wait, and return what has to be sent: events, or a sign of life."""
         while True:
             await self._rung.wait()
             self._rung.clear()
@@ -103,10 +104,10 @@ class FeedListener:
             if found or self._over or self.behind or self._is_silent(steady()):
                 self._silent_since = steady()
                 return found or [SILENCE]
-            # An event that the caller may not see: its time is not revealed either.
+            # An event that the caller may not see; not even its time is revealed.
 
     def unsent(self, news: Iterable[FeedEntry]) -> list[str]:
-        """The texts of those that were not sent yet; they are from now on."""
+        """The texts of unsent events, which count as sent from now on."""
         found = []
         for each in news:
             if each.id > self._sent[each.history]:
@@ -126,13 +127,13 @@ class Feed:
         #: How far the histories were read; None: there are no listeners.
         self._mark: FeedMark | None = None
         self._starting = asyncio.Lock()
-        #: Those who begin long ago read much: few of them at once, beside the threads of all others.
+        #: Streams that start long ago read much: only a few at a time, separate from the threads of others.
         self._late = CapacityLimiter(MOST_LATE)
         self._joined = asyncio.Event()
         self._closed = False
 
     async def start(self) -> FeedMark:
-        """Return the position at which a new stream begins. No store is asked while others listen."""
+        """Return the position at which a new stream starts. The store is not queried while others listen."""
         async with self._starting:
             if self._mark is None:
                 self._mark = await run_in_threadpool(newest, self._gate())
@@ -140,7 +141,7 @@ class Feed:
 
     @contextmanager
     def listening(self, mark: FeedMark, sight: Sight | None = None) -> Iterator[FeedListener]:
-        """Listen from that mark on, to what may be seen."""
+        """Listen from that position on, to visible events."""
         listener = FeedListener(mark, sight)
         listener.behind = mark != self._mark
         if self._closed:
@@ -188,9 +189,11 @@ class Feed:
                 each.put(news)
 
     async def _catch_up(self, listener: FeedListener) -> list[str]:
-        """Events that the others were sent already, and this one was not. What they are sent meanwhile waits for it.
+        """Events that the others were already sent, but this one was not. Events that the others are sent meanwhile are
+        queued for it.
 
-        It stays behind while the histories show less than the others were sent: a gap in their ids is waited for.
+        It stays behind while the histories show less than the others were sent, because a gap in their ids is waited
+        for.
         """
         listener.behind, begun = False, listener.mark
         try:
@@ -208,7 +211,7 @@ class Feed:
 
 
 def _news(begun: FeedMark, found: Iterable[tuple[FeedMark, Entry]]) -> Iterator[FeedEntry]:
-    """Each entry with its history: the one in which its mark is further than the one before."""
+    """Each entry with its history: the one whose position has advanced."""
     for mark, entry in found:
         history = next(n for n, (old, new) in enumerate(zip(begun.ids, mark.ids, strict=True)) if old != new)
         begun = mark

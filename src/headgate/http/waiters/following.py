@@ -1,4 +1,4 @@
-"""Following the history: what happened since, in its order."""
+"""Following the history: new events, in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.core.history import Entry
 from headgate.gate import Gate
 from headgate.service.history import entries_after
 
-#: A gap in a history's ids is waited for this long: where many write at once, a later one may be there first.
+#: How long a gap in a history's ids is waited for: with many writers, a later entry may appear first.
 GAP = timedelta(seconds=2)
 
 
@@ -27,7 +27,7 @@ class FeedMark:
 
 
 def parse_mark(gate: Gate, text: str) -> FeedMark:
-    """A mark, as the id of an event has it."""
+    """A position in the form of an event id."""
     parts = text.split(".")
     if len(parts) != len(gate.history.books) or not all(part.isdecimal() and len(part) < 19 for part in parts):
         raise BadValue("Last-Event-ID", text, "is not an event id of this stream")
@@ -35,12 +35,12 @@ def parse_mark(gate: Gate, text: str) -> FeedMark:
 
 
 def newest(gate: Gate) -> FeedMark:
-    """Where the histories end now."""
+    """The current end of the histories."""
     return FeedMark(tuple(book.last() for book in gate.history.books))
 
 
 def newer(gate: Gate, mark: FeedMark) -> list[tuple[FeedMark, Entry]]:
-    """What happened since, oldest first, each with how far that is. A history is read in the order of its ids."""
+    """New events, oldest first, each with its position. A history is read in the order of its ids."""
     found = [
         [(place, entry) for entry in settled(entries_after(book, mark.ids[place]), mark.ids[place])]
         for place, book in enumerate(gate.history.books)
@@ -54,7 +54,7 @@ def newer(gate: Gate, mark: FeedMark) -> list[tuple[FeedMark, Entry]]:
 
 
 def settled(entries: Sequence[Entry], last: int) -> Sequence[Entry]:
-    """Those after which no other will appear: an entry with a lower number may not be committed yet."""
+    """Entries after which no others will appear before them: an entry with a lower number may not be committed yet."""
     now = datetime.now(UTC)
     for place, entry in enumerate(entries):
         if entry.id != last + 1 and abs(now - entry.at) < GAP:
@@ -64,14 +64,14 @@ def settled(entries: Sequence[Entry], last: int) -> Sequence[Entry]:
 
 
 class Follower:
-    """Somebody who reads on from where it was. A store that is away is asked again later."""
+    """A reader that continues where it stopped. An unavailable store is retried later."""
 
     def __init__(self, gate: Callable[[], Gate]) -> None:
         self._gate = gate
         self._mark: FeedMark | None = None
 
     def newer(self) -> list[Entry]:
-        """What happened since the last time; at first, nothing."""
+        """Events since the last call; none at the first call."""
         try:
             if self._mark is None:
                 self._mark = newest(self._gate())

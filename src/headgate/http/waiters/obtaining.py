@@ -1,4 +1,4 @@
-"""Getting locks for callers, without a thread for each who waits."""
+"""Acquiring locks for callers, without a thread for each waiter."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def group_of(ticket: Ticket) -> tuple[str, ...]:
 
 
 async def obtain(turns: Turns, steps: LockSteps, request: Request, deadline: float) -> Granted:
-    """Obtain all wanted locks by the deadline (on steady()). Raises LockRefused otherwise, and then holds none.
+    """Acquire all wanted locks by the deadline (on steady()). Otherwise LockRefused, and then nothing is held.
 
-    A caller that hangs up leaves the queue, and releases what it was granted just then.
+    A caller that disconnects leaves the queue, and releases what it was granted meanwhile.
     """
     if deadline <= steady():
         return await turns.crew.run(steps.grant, request)
@@ -44,7 +44,7 @@ async def obtain(turns: Turns, steps: LockSteps, request: Request, deadline: flo
 
 
 async def take_turn(turns: Turns, steps: LockSteps, ticket: Ticket, deadline: float) -> Granted | None:
-    """The grant if the turn of a place comes by the deadline (on steady()), else None; the place is kept."""
+    """The grant if the turn of a position comes by the deadline (on steady()), else None; the position is kept."""
     if deadline <= steady():
         return await turns.crew.run_to_its_end(steps.take_turn, ticket)
     place = WaitingPlace()
@@ -53,7 +53,7 @@ async def take_turn(turns: Turns, steps: LockSteps, ticket: Ticket, deadline: fl
 
 
 async def _join(turns: Turns, waiting: LockWait, asked: Asked) -> Granted | None:
-    """What was granted at once, or None: it has a place in the queue."""
+    """The immediate grant, or None: it has a position in the queue."""
     while waiting.ticket is None:
         async with asked.moving:
             found = await turns.crew.run_to_its_end(waiting.step)
@@ -64,7 +64,7 @@ async def _join(turns: Turns, waiting: LockWait, asked: Asked) -> Granted | None
 
 
 async def _take_turn(turns: Turns, waiting: LockWait, place: WaitingPlace) -> Granted | None:
-    """What was granted while it waited; None: its time is over."""
+    """The grant made while it waited; None: its time is over."""
     if waiting.ticket is None:
         raise TypeError("it has no place in the queue")
 
@@ -78,11 +78,11 @@ async def _take_turn(turns: Turns, waiting: LockWait, place: WaitingPlace) -> Gr
 
 
 def _waker(place: WaitingPlace) -> Callable[[], None]:
-    """Wakes the place in this event loop, from any thread."""
+    """Wakes the position in this event loop, from any thread."""
     loop = asyncio.get_running_loop()
 
     def wake() -> None:
-        with suppress(RuntimeError):  # It has ended, and nobody waits any more.
+        with suppress(RuntimeError):  # It has ended, and no caller waits any more.
             loop.call_soon_threadsafe(place.wake)
 
     return wake

@@ -1,4 +1,4 @@
-"""API tokens and browser sessions that end while requests of theirs wait: one look at the store for all of them."""
+"""API tokens and browser sessions that end while their requests wait: one query of the store for all of them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from starlette.concurrency import run_in_threadpool
 from headgate.service.access.sessions import BrowserSessions
 from headgate.service.access.tokens import Tokens
 
-#: A waiting caller: the id of its token, and the digest of its browser session; empty: it has none.
+#: A waiting caller: the id of its token, and the digest of its browser session; empty: none.
 Who = tuple[str, str]
 
 
 class TokenWatch:
-    """The tokens and sessions of those who wait at this service."""
+    """The tokens and sessions of the waiters at this service."""
 
     def __init__(self, tokens: Callable[[], Tokens], sessions: Callable[[], BrowserSessions]) -> None:
         self._tokens = tokens
         self._sessions = sessions
-        #: How many wait, and what notifies them that their token or session has ended.
+        #: The number of waiters, and the event that notifies them of the end of their token or session.
         self._watched: dict[Who, tuple[int, asyncio.Future[None]]] = {}
 
     @contextmanager
     def watching(self, token_id: str, session: str) -> Iterator[asyncio.Future[None]]:
-        """While somebody waits: done when the token or the session has ended. All who wait by the same share it."""
+        """While callers wait: completes when the token or the session has ended. All waiters with the same one share
+        it.
+        """
         who = token_id, session
         count, ended = self._watched.get(who, (0, None))
         ended = ended or asyncio.get_running_loop().create_future()

@@ -1,8 +1,8 @@
-"""Callers that wait, without a thread each: the store wakes them; of those that wait for the same thing, one looks.
+"""Waiting callers, without a thread each: the store wakes them; of those that wait for the same thing, one polls.
 
 A waiter takes steps in a thread of the crew, and sleeps in between in the event loop: until the store wakes it, until
-it is the first of its group, or until its next look is due. Looking is for wake-ups that were lost, and for what wakes
-nobody, such as a lease that runs out.
+it is the first of its group, or until its next check is due. Polling covers lost wake-ups and changes that wake nobody,
+such as an expiring lease.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from headgate.service.leases.looking import Looking
 from headgate.service.locks.waiting import LockWait
 
 T = TypeVar("T")
-#: Seconds after which a caller that finds no room to wait may try again.
+#: Seconds after which a caller without room to wait may retry.
 LATER_SECONDS = 5
-#: With more than this many groups, each looks less often.
+#: With more than this many groups, each polls less often.
 GROUPS_AT_FULL_PACE = 50
 #: Seconds between two looks at most. A longer pause ends with a lease, and is no longer with many groups.
 LOOK_SECONDS = 1.0
@@ -42,17 +42,17 @@ class Pause:
 
 
 class Gone(Exception):
-    """The caller has hung up."""
+    """The caller has disconnected."""
 
 
 @dataclass(order=True)
 class WaitingPlace:
-    """One who waits, in the order of the queue."""
+    """A waiter, in the order of the queue."""
 
     order: int = 0
-    #: Set when there is something to do: it was woken, or it is the first now.
+    #: Set when there is something to do: it was woken, or is now the first.
     called: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
-    #: The store says that its turn may have come.
+    #: The store reports that its turn may have come.
     woken: bool = field(default=False, compare=False)
     gone: bool = field(default=False, compare=False)
 
@@ -63,7 +63,7 @@ class WaitingPlace:
 
 
 class Group:
-    """Those who wait for the same thing: the first looks, the others stand behind it."""
+    """Waiters for the same thing: the first polls, the others are behind it."""
 
     def __init__(self) -> None:
         self._places: list[WaitingPlace] = []
@@ -71,19 +71,19 @@ class Group:
 
     @property
     def first(self) -> WaitingPlace | None:
-        """The one who looks; None: nobody is left."""
+        """The polling waiter; None: there are no waiters left."""
         while self._places and self._places[0].gone:
             heapq.heappop(self._places)
         return self._places[0] if self._places else None
 
     def enter(self, place: WaitingPlace, order: int | None) -> None:
-        """One more; without an order, behind those who came before."""
+        """Add a waiter; without an order, after those that came before."""
         self._came += 1
         place.order = self._came if order is None else order
         heapq.heappush(self._places, place)
 
     def leave(self, place: WaitingPlace) -> None:
-        """The next one looks."""
+        """The next one polls."""
         place.gone = True
         if self.first is not None:
             self.first.called.set()
@@ -91,17 +91,17 @@ class Group:
 
 @dataclass
 class Asked:
-    """Those who ask here for the same locks by the same id: a caller that has lost its answer, and asks again."""
+    """Requests here for the same locks by the same id: from a caller that lost its answer and retries."""
 
     count: int = 0
     #: One of them was notified that it holds them.
     answered: bool = False
-    #: Held while a place is taken, and while it is left.
+    #: Held while a position is taken, and while it is left.
     moving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Turns:
-    """All who wait at this service."""
+    """All waiters at this service."""
 
     def __init__(self, most: int, crew: Crew) -> None:
         self._most = most
@@ -109,23 +109,23 @@ class Turns:
         #: How many wait.
         self.waiting = 0
         self._groups: dict[tuple[str, ...], Group] = {}
-        #: Those who wait for locks: the same place may be asked for twice, and two stores may give the same number.
+        #: Waiters for locks: the same position may be requested twice, and two stores may use the same number.
         self._kept: dict[int, LockWait] = {}
         self._asked: dict[str, Asked] = {}
 
     @property
     def tickets(self) -> list[Ticket]:
-        """The places in queues for locks that are kept for callers."""
+        """The positions in lock queues that are kept for callers."""
         return [each.ticket for each in self._kept.values() if each.ticket is not None]
 
     def must_have_room(self) -> None:
-        """TooMany when as many wait as may."""
+        """TooMany when the maximum number of callers is waiting."""
         if self.waiting >= self._most:
             raise TooMany(f"{self._most:,} requests are waiting already", LATER_SECONDS)
 
     @contextmanager
     def keeping(self, waiting: LockWait) -> Iterator[None]:
-        """Keep a place alive meanwhile."""
+        """Keep a position alive during the block."""
         self._kept[id(waiting)] = waiting
         try:
             yield
@@ -147,9 +147,9 @@ class Turns:
     async def wait(
         self, key: tuple[str, ...], looking: Looking[T], deadline: float, *, again: bool = False
     ) -> T | None:
-        """Return what a look finds before the deadline (on steady()); None: nothing was found.
+        """Return the result of a check before the deadline (on steady()); None: nothing was found.
 
-        `again`: it may have been given something already, and its answer was lost: it does not stand behind others.
+        `again`: it may have received something already, with a lost answer: it does not queue behind others.
         """
         if again or deadline <= steady():
             found = await self.crew.run(looking.look)
@@ -158,7 +158,7 @@ class Turns:
         place, loop = WaitingPlace(), asyncio.get_running_loop()
 
         def wake() -> None:
-            with suppress(RuntimeError):  # The loop has ended, and nobody waits any more.
+            with suppress(RuntimeError):  # The loop has ended, and no caller waits any more.
                 loop.call_soon_threadsafe(place.called.set)
 
         def step(_woken: bool) -> T | Pause:  # noqa: FBT001 - as all are called
@@ -178,10 +178,10 @@ class Turns:
         step: Callable[[bool], T | Pause],
         deadline: float,
     ) -> T | None:
-        """Return what a step finds before the deadline (on steady()); None: nothing was found.
+        """Return the result of a step before the deadline (on steady()); None: nothing was found.
 
-        `order`: the place in the store's own queue, so that the first waiter there polls, not the first to arrive
-        here. A step learns whether the store woke the waiter, and says how long to wait for the next one.
+        `order`: the position in the store's own queue, so that the first waiter there polls, rather than the first to
+        arrive here. A step receives whether the store woke the waiter, and returns how long to wait for the next one.
         """
         group = self._groups.setdefault(key, Group())
         group.enter(place, order)
@@ -210,7 +210,7 @@ class Turns:
 
 
 async def _heard(signal: asyncio.Event, seconds: float) -> None:
-    """Until it is given, but no longer."""
+    """Only until it is granted."""
     try:
         async with asyncio.timeout(max(seconds, 0)):
             await signal.wait()
@@ -223,7 +223,9 @@ class Ending(Exception):
 
 
 async def asked_to_wait(request: Request, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The work's result; where it waits, only while the caller is there, and while there is room for one more."""
+    """The work's result; while it waits, only as long as the caller stays connected, and only if there is room for one
+    more.
+    """
     if not seconds > 0:
         return await work
     request.scope["headgate.waits"] = True
@@ -236,17 +238,17 @@ async def asked_to_wait(request: Request, seconds: float, work: Coroutine[Any, A
 
 
 async def followed(request: Request, following: EndWait[T], seconds: float) -> T:
-    """How far something is: within that many seconds when it has ended or changed, or else at their end."""
+    """The progress of something: within that many seconds if it has ended or changed, or else at their end."""
     turns: Turns = request.app.state.service.turns
-    # Each looks for itself: one may know what another does not.
+    # Each one checks separately: one may know more than another.
     turn = turns.wait(("following", str(id(following))), following.looking, steady() + seconds)
     await asked_to_wait(request, seconds, turn)
     return await turns.crew.run(following.now) if following.last is None else following.last
 
 
 async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The work's result. The work is cancelled when the caller hangs up (Gone), the service ends (Ending), or the API
-    token is revoked or expires (NotAllowed).
+    """The work's result. The work is cancelled when the caller disconnects (Gone), the service ends (Ending), or the
+    API token is revoked or expires (NotAllowed).
     """
     service, who = request.app.state.service, request.scope["headgate.caller"]
     with service.token_watch.watching(who.token.id, who.session) as token_ended:

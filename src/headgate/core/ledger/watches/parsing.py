@@ -222,7 +222,7 @@ class _WrittenWatch:
         if stray is not None:
             raise self.bad("marker", f"has the field {{{stray}}}, which the id does not have: a chunk has one marker")
         if missing is not None:
-            raise self.bad("marker", f"has not the field {{{missing}}} of the id: each chunk has a marker of its own")
+            raise self.bad("marker", f"lacks the field {{{missing}}} of the id: each chunk has its own marker")
         file, marker = file_pattern(found.pattern), file_pattern(found.marker)
         example = file.example()
         if not found.suffixes and file.write(example, file.times) == marker.write(example, file.times):

@@ -1,4 +1,4 @@
-"""What a person may do in the queue: as the tables say, each after a question that says what it does."""
+"""A user's actions in the queue: those of the tables, each after a question that describes its effect."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ from headgate.service.queue.use_cases import Queue
 router = page_router()
 Actor = Annotated[Caller, needs("operate", "admin:force")]
 Kind = Literal["batch", "job"]
-#: Items that one act moves at most; who wants more does it again.
+#: Maximum number of items that one action moves; for more, repeat it.
 AT_ONCE = 1000
-#: More jobs than this, and who deletes a batch types its id.
+#: With more jobs than this, a user who deletes a batch has to type its id.
 MANY = 10
 WAITS = "Pending items wait until the collection is released, and so do new submissions."
-#: What a button says for an event of the tables.
+#: The button labels for events of the tables.
 VERBS = {UPDATE_REPORT_EVENT: "Report again"}
 
 
 class ItemAction(NamedTuple):
-    """An event that the table has for a person in an item's state."""
+    """A user's event for an item's state, according to the table."""
 
     event: str
     label: str
@@ -64,7 +64,7 @@ class ItemAction(NamedTuple):
 
 
 def acts_of(queue: Queue, item: Item) -> list[ItemAction]:
-    """Everything that a person may do with an item now, and what blocks it of the rest."""
+    """All possible actions of a user on an item, and what blocks the others."""
     machine, facts = _machine(queue, item), None
     found = []
     for row in _rows(machine, item.state):
@@ -80,9 +80,9 @@ def acts_of(queue: Queue, item: Item) -> list[ItemAction]:
 
 
 def _releases(item: Item, facts: QueueFacts | None) -> Iterable[ItemAction]:
-    """Of an item that waits for its collection: the way to release the collection, and the item with it.
+    """For an item that waits for its collection: the link to release the collection with the item.
 
-    There is none for a hold in the profile's file; the reason why the item cannot be released names the file.
+    There is none for a hold in the profile's file; the reason why the item cannot be released names that file.
     """
     hold = facts.hold if facts else None
     if item.state == HELD and hold is not None and not hold.file:
@@ -93,33 +93,33 @@ def _releases(item: Item, facts: QueueFacts | None) -> Iterable[ItemAction]:
 
 
 def path_of(item: str) -> str:
-    """The page of a batch or an ingest job, or of what else a message is about."""
+    """The page of a batch or an ingest job, or of another subject of a message."""
     if item == ITEM:
         return "/pipeline/incidents"
     return f"/ingest/{'batch' if is_batch(item) else 'job'}/{item}"
 
 
 def batch_of(queue: Queue, item: str) -> Batch:
-    """A batch by its id; a job's id is none."""
+    """A batch by its id; a job's id is rejected."""
     if not is_batch(check_item_id(item)):
         raise UnknownName("batch", item)
     return for_readers(queue.batch(item))
 
 
 def job_of(queue: Queue, item: str) -> IngestJob:
-    """An ingest job by its id; a batch's id is none."""
+    """An ingest job by its id; a batch's id is rejected."""
     if is_batch(check_item_id(item)):
         raise UnknownName("ingest job", item)
     return for_readers(queue.job(item))
 
 
 def look_up(queue: Queue, kind: Kind, item: str) -> Item:
-    """One or the other."""
+    """A batch or an ingest job."""
     return batch_of(queue, item) if kind == "batch" else job_of(queue, item)
 
 
 def facts_of(queue: Queue, item: Item) -> QueueFacts:
-    """What the conditions of the tables look at."""
+    """The facts that the conditions of the tables look at."""
     hold = queue.hold_of(item.profile)
     if isinstance(item, Batch):
         taken = next(iter(queue.jobs(batch=item.id, taken=True, limit=1)), None)
@@ -136,7 +136,7 @@ def facts_of(queue: Queue, item: Item) -> QueueFacts:
 
 @router.get("/ingest/hold")
 def ask_to_hold(request: Request, gate: TheGate, who: Operator, profile: str = "") -> Response:
-    """What holding a collection would do."""
+    """The effect of holding a collection."""
     return ask(request, who, holding(gate, profile))
 
 
@@ -154,13 +154,13 @@ async def hold(request: Request, service: TheService, who: Operator) -> Response
 
 @router.get("/ingest/holds/{profile}/clear")
 def ask_to_clear(request: Request, gate: TheGate, who: Operator, profile: str) -> Response:
-    """What letting a collection go on would do."""
+    """The effect of releasing a collection."""
     return ask(request, who, clearing(gate.queue, profile))
 
 
 @router.post("/ingest/holds/{profile}/clear")
 async def clear(request: Request, service: TheService, who: Operator, profile: str) -> Response:
-    """The hold goes, and what was held by it is pending again."""
+    """Clear the hold; what it held is pending again."""
 
     def do(reason: str) -> str:
         queue = service.gate.queue
@@ -190,7 +190,7 @@ def holding(gate: Gate, profile: str) -> Question:
 
 
 def _stopped(queue: Queue, profile: str) -> str:
-    """What a hold would stop, in numbers."""
+    """The items that a hold would stop, in numbers."""
     if profile == ALL:
         counts = queue.counts()
         waiting = sum(counts.get(noun, {}).get(PENDING, 0) for noun in ("batch", "ingest job"))
@@ -227,12 +227,12 @@ def clearing(queue: Queue, profile: str) -> Question:
     )
 
 
-# ---------------------------------------------------------------- one job's place
+# ---------------------------------------------------------------- the priority of one job
 
 
 @router.get("/ingest/job/{item}/priority")
 def ask_for_priority(request: Request, gate: TheGate, who: Operator, item: str) -> Response:
-    """What another priority would do."""
+    """The effect of another priority."""
     return ask(request, who, placing(job_of(gate.queue, item)))
 
 
@@ -250,7 +250,7 @@ async def set_priority(request: Request, service: TheService, who: Operator, ite
 
 
 def placing(job: IngestJob, given: str = "") -> Question:
-    """The question before a job gets another place."""
+    """The question before a job's priority is changed."""
     return Question(
         heading=f"Change the priority of {job.id}?",
         consequences=[
@@ -269,7 +269,7 @@ def placing(job: IngestJob, given: str = "") -> Question:
 
 @router.get("/ingest/batch/{item}/resume-failed")
 def ask_to_resume_all(request: Request, gate: TheGate, who: Operator, item: str) -> Response:
-    """What resuming all its failed jobs would do."""
+    """The effect of resuming all its failed jobs."""
     return ask(request, who, resuming(gate.queue, batch_of(gate.queue, item)))
 
 
@@ -287,7 +287,7 @@ async def resume_all(request: Request, service: TheService, who: Operator, item:
 
 
 def resuming(queue: Queue, batch: Batch) -> Question:
-    """The question before all failed jobs of a batch are tried again."""
+    """The question before all failed jobs of a batch are resumed."""
     jobs = queue.jobs(FAILED, batch=batch.id, limit=AT_ONCE + 1)
     again = sum(job.last_successful is not None for job in jobs)
     return Question(
@@ -309,7 +309,7 @@ def resuming(queue: Queue, batch: Batch) -> Question:
 
 @router.get("/ingest/{kind}/{item}/{event}")
 def ask_to_fire(request: Request, gate: TheGate, who: Actor, kind: Kind, item: str, event: str) -> Response:
-    """What an event would do."""
+    """The effect of an event."""
     who.must_reach(scope_of(event), item)
     return ask(request, who, firing(gate.queue, look_up(gate.queue, kind, item), event))
 
@@ -331,14 +331,16 @@ async def fire(request: Request, service: TheService, who: Actor, kind: Kind, it
 
 
 def firing(queue: Queue, item: Item, event: str) -> Question:
-    """The question before an event, out of its row of the table."""
+    """The question before an event, from its row of the table."""
     machine = _machine(queue, item)
     rows = [row for row in _rows(machine, item.state) if row.event == event]
     if not rows:
         raise UnknownName("act", event, f"Possible in state {item.state}: {', '.join(machine.allowed(item.state))}")
     try:
         row = choose(machine.find(item.state, event), facts_of(queue, item))
-    except QueueRefused as error:  # It is asked all the same: things may have changed when the answer comes.
+    except (
+        QueueRefused
+    ) as error:  # It is offered anyway, because the situation may have changed when the answer arrives.
         row, refused = rows[0], [f"Not possible at the moment: {error}"]
     else:
         refused = []
@@ -378,7 +380,7 @@ def _consequences(row: Transition, item: Item) -> list[str]:
 
 
 def _rows(machine: Machine, state: str) -> Sequence[Transition]:
-    """A person's rows in a state, one of each event."""
+    """The rows for a user in a state, one for each event."""
     rows = {row.event: row for row in machine.rows if row.source == state and row.by is By.OPERATOR}
     return list(rows.values())
 
@@ -393,12 +395,14 @@ def _verb(event: str) -> str:
 
 
 def _held(queue: Queue, profile: str) -> list[Item]:
-    """What a collection's hold has stopped, a little more than one act moves; the queue's own stops nothing."""
+    """The items that a collection's hold has stopped, slightly more than one action moves; the queue's own hold stops
+    nothing.
+    """
     if profile == ALL:
         return []
     batches = queue.batches(HELD, profile=profile, limit=AT_ONCE + 1)
     held: list[Item] = [*batches, *queue.jobs(HELD, profile=profile, limit=AT_ONCE + 1)]
-    return [item for item in held if not item.former]  # What kills its workers is looked at one by one.
+    return [item for item in held if not item.former]  # Items that kill their workers are decided one by one.
 
 
 def _held_already(queue: Queue, profile: str) -> Iterable[str]:
@@ -411,7 +415,7 @@ def _why_held(hold: Hold) -> str:
 
 
 def _collection(profile: str, *, begins: bool = True) -> str:
-    """A collection in words, at the beginning of a sentence or within one."""
+    """A collection in words, at the beginning or in the middle of a sentence."""
     words = "the whole queue" if profile == ALL else f"collection {profile}" if profile else "a collection"
     return words[0].upper() + words[1:] if begins else words
 
@@ -421,7 +425,7 @@ def some_of(found: Sequence[Item], noun: str, plural: str | None = None) -> str:
 
 
 def on_each(items: Sequence[Item], move: Callable[[str], Item], word: str) -> str:
-    """Move each; refusals are reported, and stop nothing."""
+    """Move each; refusals are reported, and do not stop the others."""
     refused = []
     for item in items:
         try:

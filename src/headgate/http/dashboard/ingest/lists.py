@@ -1,4 +1,4 @@
-"""Lists of batches and of ingest jobs, filtered, page by page, and whole as files."""
+"""Lists of batches and of ingest jobs, filtered, page by page, and complete as files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.http.dashboard.tables import PORTION, ROWS, Column, Table, as_csv,
 from headgate.service.queue.use_cases import Queue
 
 router = page_router()
-#: An id as people write it: with or without its zeros.
+#: An id with or without its zeros.
 _ID = re.compile("(bid|jid)0*([0-9]{1,10})", re.IGNORECASE)
 
 BATCHES: Mapping[str, Column] = {
@@ -50,7 +50,7 @@ JOBS: Mapping[str, Column] = {
     "since": Column("Since", lambda job: job.since),
     "message": Column("Why", lambda job: job.message),
 }
-#: On the page of their batch, what is the same for all is left out.
+#: On the page of their batch, columns with the same value for all are left out.
 BATCH_JOBS = {name: column for name, column in JOBS.items() if name not in ("profile", "batch")}
 JOBS_IN_FILE = {
     **JOBS,
@@ -67,23 +67,23 @@ JOBS_IN_FILE = {
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list of the queue's: a page of it, and all of it as a file."""
+    """A list of the queue: a page of it, and all of it as a file."""
 
-    #: Its name in the page's address, and in that of the template.
+    #: Its name in the page's address and in the template's.
     name: str
     title: str
-    #: What may be chosen by, beside `find`.
+    #: The filters, besides `find`.
     filters: tuple[str, ...]
     columns: Mapping[str, Column]
     file_columns: Mapping[str, Column]
-    #: The same in the API.
+    #: The names of these filters in the API.
     api: str
-    #: How to read it, and the table of its states.
+    #: The function that reads it, and the table of its states.
     ask: Callable[[Queue], Callable[..., Sequence[Item]]]
     table_of: Callable[[Queue], Machine]
 
     def chosen(self, query: Mapping[str, str]) -> dict[str, str]:
-        """The filters that an address has."""
+        """The filters in an address."""
         return {name: query[name] for name in self.filters if query.get(name)}
 
 
@@ -105,7 +105,7 @@ def batches(request: Request, gate: TheGate, who: Reader) -> Response:
 
 @router.get("/ingest/batches.csv")
 def batches_file(request: Request, gate: TheGate, _who: Reader) -> Response:
-    """The whole list as a file."""
+    """The complete list as a file."""
     return _file(BATCH_LIST, request, gate.queue)
 
 
@@ -117,7 +117,7 @@ def jobs(request: Request, gate: TheGate, who: Reader) -> Response:
 
 @router.get("/ingest/jobs.csv")
 def jobs_file(request: Request, gate: TheGate, _who: Reader) -> Response:
-    """The whole list as a file."""
+    """The complete list as a file."""
     return _file(JOB_LIST, request, gate.queue)
 
 
@@ -153,7 +153,7 @@ def _id_of(item: Item) -> str:
 
 
 def found_at(text: str) -> str:
-    """Return the page for a search: that of an id, or the objects of an ARK or local id; empty: nothing was found."""
+    """Return the page for a search: that of an id, or the objects with an ARK or local id; empty: nothing was found."""
     text = text.strip()
     if found := _ID.fullmatch(text):
         return path_of(f"{found[1].lower()}{int(found[2]):010d}")

@@ -1,4 +1,4 @@
-"""Ingest: batches and jobs by their states, what is held, and the page of each."""
+"""Ingest: batches and jobs by state, holds, and the page of each."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from headgate.http.dashboard.words import some
 from headgate.service.queue.progress import progress_of, worked_on
 
 router = page_router()
-#: Cards of a state on the board.
+#: Number of cards of a state on the board.
 CARDS = 4
-#: Entries of the history on an item's page.
+#: Number of history entries on an item's page.
 TOLD = 50
 FAILED_FILES: Mapping[str, Column] = {
     "name": Column("File", lambda file: file.get("name")),
@@ -49,20 +49,20 @@ class StateLane(NamedTuple):
     size: int
     #: The oldest few.
     cards: Sequence[Item]
-    #: All of them, as a list.
+    #: The link to all of them, as a list.
     href: str
-    #: A person has to do something before these go on.
+    #: These wait for an operator.
     stuck: bool
 
     @property
     def more(self) -> int:
-        """How many have no card."""
+        """Number of items without a card."""
         return max(self.size - len(self.cards), 0)
 
 
 @router.get("/ingest")
 def board(request: Request, gate: TheGate, who: Reader) -> Response:
-    """Everything on its way, by its state; what is stuck comes first."""
+    """All unfinished items, by state; stuck ones come first."""
     queue = gate.queue
     counts, (batches, jobs) = queue.counts(), queue.tables()
     holds = queue.holds()
@@ -76,9 +76,9 @@ def board(request: Request, gate: TheGate, who: Reader) -> Response:
 def lanes(
     machine: Machine, counts: Mapping[str, Mapping[str, int]], path: str, ask: Callable[[str], Sequence[Item]]
 ) -> Iterator[StateLane]:
-    """The states of a table: what failed, what else waits for a person, then the others in the order of the way."""
+    """The states of a table: failed ones, others that wait for an operator, then the rest in order."""
     counted = counts.get(machine.name, {})
-    # Where a person may only take an item from its consumer, it does not wait for one.
+    # A state in which an operator may only take an item from its consumer does not wait for an operator.
     stuck = {row.source for row in machine.rows if row.by is By.OPERATOR and Also.DROP_OWNER not in row.also}
     kept = [
         state
@@ -91,7 +91,7 @@ def lanes(
 
 
 def summary_of(counts: Mapping[str, Mapping[str, int]], holds: int) -> str:
-    """The queue in one line."""
+    """A summary of the queue in one line."""
     jobs, batches = counts.get("ingest job", {}), counts.get("batch", {})
     return (
         f"{some(sum(jobs.values()), 'job')} in {some(sum(batches.values()), 'batch', 'batches')}, "
@@ -101,7 +101,7 @@ def summary_of(counts: Mapping[str, Mapping[str, int]], holds: int) -> str:
 
 @router.get("/ingest/batch/{bid}")
 def batch(request: Request, gate: TheGate, who: Reader, bid: str) -> Response:
-    """One batch: its jobs, how far it is, what was reported, what happened."""
+    """One batch: its jobs, progress, report and history."""
     try:
         found = batch_of(gate.queue, bid)
     except UnknownName:
@@ -131,7 +131,7 @@ def batch(request: Request, gate: TheGate, who: Reader, bid: str) -> Response:
 
 @router.get("/ingest/job/{jid}")
 def job(request: Request, gate: TheGate, who: Reader, jid: str) -> Response:
-    """One ingest job: where it is and why, its files, its names, what happened."""
+    """One ingest job: its state and the reason, its files, names and history."""
     try:
         found = job_of(gate.queue, jid)
     except UnknownName:
@@ -153,7 +153,7 @@ def job(request: Request, gate: TheGate, who: Reader, jid: str) -> Response:
 
 
 def _gone(gate: Gate, item: str) -> Response:
-    """What was deleted or cleaned up still has its history; what never was is unknown."""
+    """Deleted and cleaned-up items still have a history; items that never existed are unknown."""
     if not gate.history(item=item, limit=1):
         raise UnknownName("batch or ingest job", item)
     return RedirectResponse(link("/history", {"item": item}), 303)
@@ -164,10 +164,10 @@ def _messages(gate: Gate, item: str) -> Sequence[Message]:
 
 
 def _logs(gate: Gate, item: str) -> Sequence[Log]:
-    """The logs of its steps; none for a caller whose sight is limited, since they belong to no profile."""
+    """The logs of its steps; none for a caller with a limited view, because they belong to no profile."""
     return gate.inventory.logs(item, limit=ROWS) if gate.keeps_inventory and not gate.sight else ()
 
 
 def _pairs(values: Mapping[str, object]) -> Iterable[tuple[str, str]]:
-    """What was said, in the order that it was said; nothing that is empty."""
+    """The messages in order, without empty ones."""
     return [(name, str(plain(value))) for name, value in values.items() if value not in (None, "", [], {})]

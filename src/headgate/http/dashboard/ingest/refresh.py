@@ -1,4 +1,4 @@
-"""Resuming failed ingest jobs with the current profile and manifest instead of those that they keep."""
+"""Resuming failed ingest jobs with the current profile and manifest instead of the stored ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESUME = "Resume with the current profile"
 
 
 def resume_acts(item: Item, frozen: Frozen | None) -> Sequence[ItemAction]:
-    """The ways to resume all failed jobs of a batch, and failed jobs with the current profile and manifest."""
+    """The actions to resume all failed jobs of a batch, and failed jobs with the current profile and manifest."""
     why_not = frozen.profile_problem if frozen else ""
     path = path_of(item.id)
     if not isinstance(item, Batch):
@@ -38,7 +38,7 @@ def resume_acts(item: Item, frozen: Frozen | None) -> Sequence[ItemAction]:
 
 
 def frozen_in(gate: Gate, item: Item) -> Frozen | None:
-    """What a failed job would go on with; of a batch, its first failed job."""
+    """The frozen parts that a resume of a failed job would use; for a batch, of its first failed job."""
     if isinstance(item, Batch):
         job = next(iter(gate.queue.jobs(FAILED, batch=item.id, limit=1)), None) if item.jobs.failed else None
     else:
@@ -65,7 +65,7 @@ async def refresh(request: Request, service: TheService, who: Operator, item: st
 
 @router.get("/ingest/batch/{item}/refresh-failed")
 def ask_to_refresh_all(request: Request, gate: TheGate, who: Operator, item: str) -> Response:
-    """What resuming all failed jobs of a batch with the current profile and manifests would do."""
+    """The effect of resuming all failed jobs of a batch with the current profile and manifests."""
     return ask(request, who, refreshing_all(gate, item))
 
 

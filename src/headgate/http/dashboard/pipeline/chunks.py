@@ -1,4 +1,6 @@
-"""The story of a chunk: its status, why it waits, what it is made from and what from it; and a person's acts on it."""
+"""The page of a chunk: its status, why it waits, what it is made from and what is made from it; and a user's actions on
+it.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,11 @@ from headgate.http.dashboard.words import duration, some
 
 router = page_router()
 Doer = Annotated[Caller, needs("operate", "admin:force", "data:publish")]
-#: Entries of the history on a page, and logs: two for each of the last attempts.
+#: Number of history entries on a page, and of logs: two for each of the last attempts.
 TOLD, MOST_LOGS = 50, 10
-#: Seconds that a forced claim lives: time enough to do it by hand.
+#: Lease of a forced claim in seconds: enough time to do the work by hand.
 FORCED_LEASE = 3600.0
-#: More chunks than this are hit, and who acts types the name.
+#: If more chunks than this are affected, the user has to type the name.
 MANY = 10
 
 
@@ -55,25 +57,25 @@ class Story:
 
     job: str
     dataid: str
-    #: The dataset that the status is kept on.
+    #: The dataset whose rows keep the status.
     dataset: str
     #: The row with the status; None: there is none.
     row: Row | None
-    #: Other chunks: what it is made from, what else is made with it, and who reads it.
+    #: Other chunks: its inputs, the other outputs, and its readers.
     inputs: Sequence[FanIn]
     outputs: Sequence[Row]
     readers: Sequence[ChunkLink]
-    #: Whether it was made by fan-out, from a chunk of another data id.
+    #: Whether it was made by fan-out, from a chunk with another data id.
     is_part: bool = False
 
     @property
     def status(self) -> str:
-        """The status, or that there is none."""
+        """The status, or absent."""
         return self.row.status if self.row else ABSENT
 
     @property
     def alive(self) -> bool:
-        """A worker is on it."""
+        """Whether a worker is processing it."""
         return self.row is not None and self.row.alive
 
     @property
@@ -88,19 +90,19 @@ class ChunkAction:
 
     #: The table's event.
     event: str
-    #: The scope that the API asks for it.
+    #: The scope that the API requires for it.
     scope: str
     label: str
-    #: On the button that does not do it.
+    #: The label of the cancel button.
     keep: str
-    #: What will happen, in numbers.
+    #: The effects, in numbers.
     consequences: Callable[[Gate, Story], Sequence[str]]
-    #: Does it for a reason; gives what was done.
+    #: Executes it with a reason; returns the result.
     do: Callable[[Gate, Story, Caller, str], str]
-    #: It may be taken from a living worker, by who may force.
+    #: It may be taken from a living worker, by callers that may force.
     robs: bool = False
     danger: bool = False
-    #: Only for what other chunks are made from.
+    #: Only for chunks that others are made from.
     downstream: bool = False
     #: The question.
     heading: str = "{label} {chunk}?"
@@ -108,7 +110,7 @@ class ChunkAction:
 
 @router.get("/pipeline/datasets/{dataset}/chunks/{dataid}")
 def dataset_chunk(request: Request, gate: TheGate, who: Reader, dataset: str, dataid: str) -> Response:
-    """A chunk of a dataset: on the page of its job, or its own when it is made elsewhere or by fan-out."""
+    """A chunk of a dataset: on the page of its job, or on its own when it is made elsewhere or by fan-out."""
     story = outside(gate, dataset, dataid)
     if story.job == EXTERNAL or story.is_part:
         return _page(request, gate, who, story)
@@ -117,14 +119,14 @@ def dataset_chunk(request: Request, gate: TheGate, who: Reader, dataset: str, da
 
 @router.get("/pipeline/jobs/{job}/chunks/{dataid}")
 def chunk(request: Request, gate: TheGate, who: Reader, job: str, dataid: str) -> Response:
-    """A chunk of a job; one that it made by fan-out has a page by its dataset."""
+    """A chunk of a job; one that was made by fan-out has a page by its dataset."""
     story = story_of(gate, job, dataid)
     return RedirectResponse(story.page, 303) if story.is_part else _page(request, gate, who, story)
 
 
 @router.get("/pipeline/jobs/{job}/chunks/{dataid}/{name}")
 def ask_to_act(request: Request, gate: TheGate, who: Doer, job: str, dataid: str, name: str) -> Response:
-    """What an act would do."""
+    """The effect of an action."""
     return ask(request, who, question_of(gate, who, story_of(gate, job, dataid), name))
 
 
@@ -136,7 +138,7 @@ async def act_on_chunk(request: Request, service: TheService, who: Doer, job: st
 
 @router.get("/pipeline/datasets/{dataset}/chunks/{dataid}/{name}")
 def ask_to_publish(request: Request, gate: TheGate, who: Doer, dataset: str, dataid: str, name: str) -> Response:
-    """What an act on data made elsewhere would do."""
+    """The effect of an action on data made elsewhere."""
     return ask(request, who, question_of(gate, who, outside(gate, dataset, dataid), name))
 
 
@@ -172,7 +174,7 @@ def _page(request: Request, gate: Gate, who: Caller, story: Story) -> Response:
 
 
 class Sign(NamedTuple):
-    """How a condition is marked: its shape, its colour and the word that a screen reader says."""
+    """How a condition is displayed: its shape, its colour and the word for screen readers."""
 
     shape: str
     tone: str
@@ -180,7 +182,7 @@ class Sign(NamedTuple):
 
 
 def sign_of(condition: Condition) -> Sign:
-    """A failure that may be tried again is not in the way, and is not fine either."""
+    """A failure that may be retried does not block, but is not met either."""
     if not condition.ok:
         return Sign("cross", Tone.FAILED, "blocks:")
     if condition.failed:
@@ -188,11 +190,11 @@ def sign_of(condition: Condition) -> Sign:
     return Sign("check", Tone.OK, "fine:")
 
 
-# ---------------------------------------------------------------- what is there
+# ---------------------------------------------------------------- reading
 
 
 def story_of(gate: Gate, job: str, dataid: str) -> Story:
-    """A chunk by the job that makes it. UnknownName without such a job."""
+    """A chunk, by the job that makes it. UnknownName without such a job."""
     found, _ = gate.ledger.job(job)
     rows = gate.ledger.status(dataid=dataid)
     first = found.first
@@ -207,7 +209,7 @@ def story_of(gate: Gate, job: str, dataid: str) -> Story:
 
 
 def _made_of(gate: Gate, job: Job, dataid: str) -> list[ChunkLink]:
-    """Who reads what the job made of a data id; and what it made of it by fan-out."""
+    """The readers of a data id's outputs, and the fan-out parts made from it."""
     links = _readers(gate, job.outputs, dataid)
     if job.fan_out and job.inputs and not job.mapped:
         links += [each for each in gate.ledger.readers(job.inputs[0], dataid) if each.dataset in job.fan_out]
@@ -215,7 +217,7 @@ def _made_of(gate: Gate, job: Job, dataid: str) -> list[ChunkLink]:
 
 
 def outside(gate: Gate, dataset: str, dataid: str) -> Story:
-    """A chunk by its dataset. UnknownName without such a dataset."""
+    """A chunk, by its dataset. UnknownName without such a dataset."""
     if not any(each.name == dataset for each in gate.ledger.datasets()):
         raise UnknownName("dataset", dataset)
     rows = gate.ledger.status(dataid=dataid)
@@ -227,7 +229,7 @@ def outside(gate: Gate, dataset: str, dataid: str) -> Story:
 
 
 def _readers(gate: Gate, made: Sequence[str], dataid: str) -> list[ChunkLink]:
-    """The chunks that read one of these, or were made from it: each once."""
+    """The chunks that read one of these, or were made from it, each once."""
     return list(dict.fromkeys(each for dataset in made for each in gate.ledger.readers(dataset, dataid)))
 
 
@@ -239,7 +241,7 @@ def _absent(dataset: str, dataid: str, job: str) -> Row:
 
 
 def allowed(story: Story) -> list[str]:
-    """The acts that the table has in this state; what was made by fan-out follows the chunk that it was made from."""
+    """The actions that the table has in this state; a fan-out part follows the chunk that it was made from."""
     if story.is_part:
         return []
     state = state_of(story.status)
@@ -253,7 +255,7 @@ def allowed(story: Story) -> list[str]:
 
 
 def checked(who: Caller, story: Story, name: str) -> ChunkAction:
-    """The act by its name, if the table has it now and the caller may do it."""
+    """The action with that name, if the table has it now and the caller may execute it."""
     found = ACTS.get(name)
     if found is None:
         raise UnknownName("act", name)
@@ -270,7 +272,7 @@ def checked(who: Caller, story: Story, name: str) -> ChunkAction:
 
 
 def question_of(gate: Gate, who: Caller, story: Story, name: str) -> Question:
-    """The question before an act, with what it does in numbers."""
+    """The question before an action, with its effects in numbers."""
     found = checked(who, story, name)
     told = list(found.consequences(gate, story))
     if story.alive and story.row:
@@ -288,14 +290,14 @@ def question_of(gate: Gate, who: Caller, story: Story, name: str) -> Question:
 
 
 def _robbed(row: Row) -> str:
-    """What it means to who works on it."""
+    """The effect on the worker."""
     silent = None if row.lease is None or row.expires_in is None else duration(row.lease - row.expires_in)
     sign = "" if silent is None else f" (last renewed {silent} ago)"
     return f"{row.worker} is working on it{sign}. Its report will be refused: token {row.token} becomes stale."
 
 
 def _resubmitted(gate: Gate, story: Story, *, downstream: bool) -> Sequence[str]:
-    """What the service itself would change."""
+    """The changes that the service itself would make."""
     changes = gate.ledger.resubmit(
         story.job, story.dataid, reason="a preview", downstream=downstream, steal=story.alive, dry_run=True
     )
@@ -311,7 +313,7 @@ def _resubmitted(gate: Gate, story: Story, *, downstream: bool) -> Sequence[str]
 
 
 def _by_job(changes: Sequence[Change]) -> Counter[str]:
-    """How many data ids of each job."""
+    """The number of data ids of each job."""
     return Counter(job for job, _ in {(each.job, each.dataid) for each in changes if each.after == RESUBMIT})
 
 

@@ -1,4 +1,6 @@
-"""The picture of the pipeline: boxes and lines in pixels, as wide as a page. A long flow goes on in the next band."""
+"""The picture of the pipeline: boxes and lines in pixels, at most as wide as a page. A long flow continues in the next
+band.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,16 @@ from typing import NamedTuple, Protocol
 
 from headgate.core.layout import Layout
 
-#: A box, the gaps between boxes, a line of text, the name above the lines, and the margin.
+#: The sizes of a box, of the gaps between boxes, a line of text, the name above the lines, and the margin.
 WIDTH, GAP_X, GAP_Y, LINE, HEAD, EDGE = 160, 34, 24, 20, 34, 30
-#: Layers side by side that fit the page without being made smaller.
+#: Number of layers side by side that fit on the page without shrinking.
 LAYERS = 6
-#: Lines that turn to the next band: how far apart, and the corners they turn by.
+#: Lines that continue in the next band: their distance, and the radius of their corners.
 LANE, CORNER = 6, 8
 
 
 class Drawn(Protocol):
-    """What is drawn as a box."""
+    """The content of a box."""
 
     @property
     def id(self) -> str:
@@ -55,7 +57,7 @@ class Picture:
 
 
 class Spot(NamedTuple):
-    """The left edge and the middle line of a place, and its band."""
+    """The left edge and the middle line of a position, and its band."""
 
     x: int
     y: int
@@ -63,7 +65,7 @@ class Spot(NamedTuple):
 
 
 def draw(found: Layout, nodes: Mapping[str, Drawn], edges: Sequence[tuple[str, str]]) -> Picture:
-    """Boxes and lines. A flow of more than LAYERS layers is broken into bands, as text is into lines."""
+    """Boxes and lines. A flow of more than LAYERS layers is broken into bands, like text into lines."""
     plan = _Plan(found, max((_height(node) for node in nodes.values()), default=0))
     spots = {name: plan.spot(found.layer[name], found.row[name]) for name in found.order}
     paths = [
@@ -80,7 +82,7 @@ def draw(found: Layout, nodes: Mapping[str, Drawn], edges: Sequence[tuple[str, s
 
 
 class _Plan:
-    """Where each place of a layout stands."""
+    """The coordinates of each position in a layout."""
 
     def __init__(self, found: Layout, tall: int) -> None:
         bands = -(-found.width // LAYERS) or 1
@@ -102,7 +104,7 @@ class _Plan:
         self.height = self._bottoms[-1] + EDGE // 2
 
     def spot(self, layer: int, row: int) -> Spot:
-        """The place of a row in a layer."""
+        """The position of a row in a layer."""
         band, column = divmod(layer, self.per_band)
         middle = (self._tops[band] + self._bottoms[band]) / 2
         y = middle + (row - (self._filled[layer] - 1) / 2) * self._step
@@ -142,7 +144,7 @@ class _Plan:
         return range(band * self.per_band, (band + 1) * self.per_band)
 
     def _turns(self, layers: Sequence[int]) -> list[int]:
-        """The bands that a way over these layers leaves."""
+        """The bands that a path over these layers leaves."""
         bands = [layer // self.per_band for layer in layers]
         return [band for band, following in pairwise(bands) if band != following]
 
@@ -156,7 +158,7 @@ def _ways(found: Layout) -> list[list[int]]:
 
 
 def _towards(corner: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    """A little way from a corner to the next point, along the axis that both share."""
+    """A point near a corner, towards the next point on the same axis."""
     (x, y), (to_x, to_y) = corner, other
     near_x, near_y = min(CORNER, abs(to_x - x) // 2), min(CORNER, abs(to_y - y) // 2)
     return x + (near_x if to_x > x else -near_x), y + (near_y if to_y > y else -near_y)
@@ -167,7 +169,7 @@ def _height(node: Drawn) -> int:
 
 
 def _keys(found: Layout, edges: Sequence[tuple[str, str]]) -> dict[str, tuple[str, str, str, str]]:
-    """Where arrow keys lead: right and left along edges, up and down within a layer."""
+    """The targets of arrow keys: right and left along edges, up and down within a layer."""
     keys = {}
     for name in found.order:
         column = sorted((n for n in found.order if found.layer[n] == found.layer[name]), key=lambda n: found.row[n])

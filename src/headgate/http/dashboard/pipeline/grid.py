@@ -1,4 +1,4 @@
-"""The chunk grid: data ids x datasets. Many are spans of data ids, which lead to smaller ones and to chunks."""
+"""The chunk grid: data ids x datasets. Many data ids are shown as spans, which lead to smaller ones and to chunks."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from headgate.http.dashboard.words import some
 from headgate.service.ledger import census
 
 router = page_router()
-#: Data ids to a span, from single ones up; and how many spans a page has.
+#: Number of data ids in a span, from 1 up; and number of spans on a page.
 SIZES: Mapping[int, int] = {1: 50, 50: 20, 1000: 20}
-#: Datasets that are shown side by side; where there are more, those around the chosen one.
+#: Number of datasets that are shown side by side; if there are more, those around the chosen one.
 COLUMNS = census.MOST_BESIDE + 1
-#: Rows of a list of chunks.
+#: Number of rows in a list of chunks.
 LISTED = 50
-#: Late chunks that the grid marks.
+#: Number of late chunks that the grid marks.
 MOST_LATE = 50
 FILTERS = ("dataset", "from", "status", "job")
 STATUSES = (ERROR, HOLD, RUNNING, RESUBMIT, PENDING, READY, DONE)
@@ -54,7 +54,7 @@ IN_FILE = {
 
 @router.get("/pipeline/grid")
 def grid(request: Request, gate: TheGate, who: Reader) -> Response:
-    """Chunks: the grid, or with a status or a job the list of those that have it."""
+    """Chunks: the grid, or with a status or a job the list of matching chunks."""
     query = dict(request.query_params)
     datasets, jobs = gate.ledger.datasets(), gate.ledger.jobs()
     names = flow_order(datasets, jobs)
@@ -86,9 +86,9 @@ def grid(request: Request, gate: TheGate, who: Reader) -> Response:
 
 
 def main_dataset(gate: Gate, names: Sequence[str], jobs: Sequence[Job]) -> str:
-    """The dataset that the grid shows first: of those that have chunks, the one that most others are made from.
+    """The dataset that the grid shows first: among those with chunks, the one that most others are made from.
 
-    Where several feed as many, the one with most chunks; then the first of the flow.
+    If several are equal, the one with the most chunks; then the first in the flow.
     """
     chunks: Counter[str] = Counter()
     for tally in census.tallies(gate.ledger):
@@ -121,7 +121,7 @@ def _grid(gate: Gate, names: Sequence[str], chosen: Mapping[str, str], query: Ma
 
 
 def _window(names: Sequence[str], lead: str) -> Sequence[str]:
-    """The columns, in the order of the flow: all datasets, or as many as fit around the chosen one."""
+    """The columns, in flow order: all datasets, or as many as fit around the chosen one."""
     if lead not in names:
         return [lead, *names[: COLUMNS - 1]]
     begin = max(min(names.index(lead) - COLUMNS // 2, len(names) - COLUMNS), 0)
@@ -129,7 +129,7 @@ def _window(names: Sequence[str], lead: str) -> Sequence[str]:
 
 
 def _size(gate: Gate, lead: str, start: str | None, query: Mapping[str, str]) -> int:
-    """As the address says; else the smallest by which all fits on a page."""
+    """The one in the address; else the smallest with which everything fits on a page."""
     if query.get("size", "").isdigit() and int(query["size"]) in SIZES:
         return int(query["size"])
     for size in (1, 50):
@@ -140,14 +140,14 @@ def _size(gate: Gate, lead: str, start: str | None, query: Mapping[str, str]) ->
 
 
 def _narrower(span: Span, table: Table) -> str:
-    """The same span in smaller ones."""
+    """The same span divided into smaller ones."""
     smaller = max(size for size in SIZES if size < int(table.query["size"]))
     return link("/pipeline/grid", {"dataset": table.query["dataset"]}, after=span.first, last=span.last,
                 size=str(smaller))  # fmt: skip
 
 
 def _fans(gate: Gate, jobs: Sequence[Job], lead: str, table: Table | None) -> Mapping[tuple[str, str], FanIn]:
-    """For single data ids: what each needs of the inputs with a mapping, by data id and input."""
+    """For single data ids: the needs for mapped inputs, by data id and input."""
     maker = next((job for job in jobs if job.mapped and lead in job.outputs), None)
     dataids = [span.first for span in table.rows if span.first == span.last] if table and maker else []
     if maker is None or not dataids:
@@ -157,7 +157,7 @@ def _fans(gate: Gate, jobs: Sequence[Job], lead: str, table: Table | None) -> Ma
 
 
 def _late(gate: Gate, lead: str) -> set[tuple[str, str]]:
-    """Late chunks, the oldest: by dataset and data id; those of the chosen dataset among them."""
+    """The oldest late chunks, by dataset and data id, including those of the chosen dataset."""
     if not any(each.late for each in gate.expectations.lateness()):
         return set()
     found = [*gate.expectations.late(limit=MOST_LATE), *(gate.expectations.late(lead, limit=MOST_LATE) if lead else ())]
@@ -187,7 +187,7 @@ def _list(
 
 @router.get("/pipeline/chunks.csv")
 def chunks_file(request: Request, gate: TheGate, _who: Reader) -> Response:
-    """The list as a file, whole."""
+    """The complete list as a file."""
     chosen = {name: request.query_params[name] for name in FILTERS if request.query_params.get(name)}
     jobs = gate.ledger.jobs()
     names = flow_order(gate.ledger.datasets(), jobs)
@@ -208,7 +208,7 @@ def _key(row: Row) -> str:
 def listed(
     gate: Gate, names: Sequence[str], jobs: Sequence[Job], chosen: Mapping[str, str], cursor: str = ""
 ) -> tuple[list[Row], str | None]:
-    """Chunks that have a status, or are a job's, dataset after dataset; and where the next page begins."""
+    """Chunks with a status or of a job, dataset by dataset; and where the next page begins."""
     begun, _, behind = cursor.partition("/")
     names = [name for name in names if chosen.get("dataset", name) == name]
     rows: list[Row] = []
@@ -219,7 +219,7 @@ def listed(
             cut = (
                 rows[LISTED].dataset,
                 rows[LISTED].dataid,
-            )  # Several jobs may have a row there: the next page has all.
+            )  # Several jobs may have a row there: the next page shows all.
             rows = [row for row in rows[:LISTED] if (row.dataset, row.dataid) != cut] or rows[:LISTED]
             return rows, f"{rows[-1].dataset}/{rows[-1].dataid}"
     return rows, None
@@ -228,7 +228,7 @@ def listed(
 def _rows_of(
     gate: Gate, dataset: str, jobs: Sequence[Job], chosen: Mapping[str, str], after: str | None, limit: int
 ) -> list[Row]:
-    """Of one dataset: whose status is kept there. By job where what is wanted is rare: the index begins with it."""
+    """For one dataset: whether the status is kept there. By job for rare statuses: the index begins with it."""
     status = chosen.get("status")
     whose: list[tuple[str | None, Kind]] = [(None, Kind.OUTPUT)]
     if status not in (None, READY) or "job" in chosen:
@@ -250,7 +250,7 @@ def _rows_of(
 
 
 def _rows(gate: Gate, which: dict[str, Any], after: str | None, limit: int, chosen: Mapping[str, str]) -> Sequence[Row]:
-    """Rows behind a data id; the first page may begin with one, which is then shown too."""
+    """Rows after a data id; the first page may begin with one, which is included."""
     start = chosen.get("from") if after is None else None
     first = gate.ledger.status(**which, dataid=start) if start else ()
     return [*first, *gate.ledger.status(**which, after=after or start, limit=limit)]

@@ -1,4 +1,4 @@
-"""Incidents: what needs a person; and saying that one knows of it, or wants to hear of it later."""
+"""Incidents: problems that need a person; acknowledging and snoozing them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLUMNS: Mapping[str, Column] = {
 
 @router.get(PATH)
 def incidents(request: Request, gate: TheGate, who: Reader) -> Response:
-    """Open incidents, newest first; with `show=closed`, closed ones too."""
+    """Open incidents, newest first; with `show=closed`, also closed ones."""
     query = dict(request.query_params)
     after = query.get("after", "")
     page = gate.incidents.list(
@@ -59,7 +59,7 @@ def incidents(request: Request, gate: TheGate, who: Reader) -> Response:
 
 @router.get(PATH + "/{number}/{name}")
 def ask_to_act(request: Request, gate: TheGate, who: Operator, number: int, name: str) -> Response:
-    """What it would do."""
+    """Its effect."""
     return ask(request, who, question_of(gate.incidents.get(number), name))
 
 
@@ -78,7 +78,7 @@ def question_of(incident: Incident, name: str) -> Question:
     """The question before an incident is acknowledged or snoozed."""
     meaning = [f"{incident.sentence}."]
     if name == "acknowledge":
-        meaning.append("No more notices of it are sent, unless it happens again or closes.")
+        meaning.append("No more notices about it are sent, unless it happens again or closes.")
         return Question(
             f"Acknowledge incident {incident.id}?",
             meaning,
@@ -89,7 +89,7 @@ def question_of(incident: Incident, name: str) -> Question:
             danger=False,
         )
     if name == "snooze":
-        meaning.append("No notice of it is sent for 8 h. If it is still open then, a notice reports it again.")
+        meaning.append("No notices about it are sent for 8 h. If it is still open then, a notice reports it again.")
         return Question(
             f"Snooze incident {incident.id}?", meaning, "Snooze for 8 h", "Leave it", PATH, asks_why=False,
             danger=False,
@@ -98,7 +98,7 @@ def question_of(incident: Incident, name: str) -> Question:
 
 
 def done_text(gate: Gate, number: int, name: str, by: str) -> str:
-    """Do it, and say so."""
+    """Execute it, and return the result as a sentence."""
     if name == "acknowledge":
         return f"Incident {gate.incidents.acknowledge(number, by=by).id} is acknowledged."
     return f"Incident {gate.incidents.snooze(number, SNOOZE_SECONDS).id} is snoozed for 8 h."

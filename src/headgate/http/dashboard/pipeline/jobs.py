@@ -1,4 +1,4 @@
-"""A job of the pipeline: what it works on, what failed and why, what it would do next; and pausing it."""
+"""A job of the pipeline: its inputs and outputs, failures with reasons, next chunks; and pausing it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from headgate.service.ledger.questions import LEFT_MOST
 from headgate.service.overview.counts import job_counts, job_in_words
 
 router = page_router()
-#: Of each list, so many.
+#: Maximum length of each list.
 LISTED = 20
-#: How many chunks a job would take next.
+#: The number of chunks that a job would take next.
 AHEAD = 10
 Pausing = Literal["pause", "unpause"]
 
@@ -65,13 +65,13 @@ def job(request: Request, gate: TheGate, who: Reader, job: str) -> Response:
 
 @router.get("/pipeline/jobs/{job}/{how}")
 def ask_to_pause(request: Request, gate: TheGate, who: Operator, job: str, how: Pausing) -> Response:
-    """What pausing it, or letting it go on, would do."""
+    """The effect of pausing or resuming it."""
     return ask(request, who, pausing(gate, job, how))
 
 
 @router.post("/pipeline/jobs/{job}/{how}")
 async def pause(request: Request, service: TheService, who: Operator, job: str, how: Pausing) -> Response:
-    """Pause it, or let it go on, as the API does."""
+    """Pause or resume it, as the API does."""
     gate = service.gate
 
     def do(reason: str) -> str:
@@ -85,7 +85,7 @@ async def pause(request: Request, service: TheService, who: Operator, job: str, 
 
 
 def pausing(gate: Gate, name: str, how: Pausing) -> Question:
-    """The question before a job is paused or goes on."""
+    """The question before a job is paused or resumed."""
     found, _ = gate.ledger.job(name)
     running, waiting = rows_with(gate, found, RUNNING), left_text(gate.ledger.left(name))
     ends = f"{some(len(running), 'running chunk')} will finish normally."
@@ -97,7 +97,7 @@ def pausing(gate: Gate, name: str, how: Pausing) -> Question:
 
 
 def rows_with(gate: Gate, job: Job, status: str) -> list[Row]:
-    """A job's chunks that have a status, one row each: one more than is shown, to know that there are more."""
+    """A job's chunks with a status, one row each: one more than is shown, to detect that there are more."""
     where = job.first
     return list(gate.ledger.status(where, job.name, kind=job.counted, status=status, limit=LISTED + 1))
 

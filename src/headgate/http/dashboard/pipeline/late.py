@@ -1,4 +1,4 @@
-"""Late chunks: data that should be there, with the reason why it is not."""
+"""Late chunks: data that is expected and missing, with the reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS: Mapping[str, Column] = {
 
 @router.get(PATH)
 def late(request: Request, gate: TheGate, who: Reader) -> Response:
-    """What is late, the oldest first; and what every dataset with an expectation expects next."""
+    """Late chunks, the oldest first; and what every dataset with an expectation expects next."""
     query = dict(request.query_params)
     after, chosen = query.get("after", ""), query.get("dataset") or None
     page = gate.expectations.late(chosen, after=int(after) if after.isdecimal() else None, limit=ROWS + 1)
@@ -45,5 +45,5 @@ def late(request: Request, gate: TheGate, who: Reader) -> Response:
 
 
 def makers_of(gate: Gate) -> dict[str, str]:
-    """Who makes a dataset."""
+    """The job that makes a dataset."""
     return {name: job.name for job in gate.ledger.jobs() for name in job.outputs}

@@ -1,4 +1,4 @@
-"""The pipeline: the graph of datasets and jobs, how many chunks are where, and the same as a table."""
+"""The pipeline: the graph of datasets and jobs with numbers of chunks, and the same as a table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from headgate.http.dashboard.words import number, some
 from headgate.service.ledger import census
 
 router = page_router()
-#: Statuses in the order of the page: what needs an operator first.
+#: Statuses in the order of the page: those that need an operator first.
 ORDER = (ERROR, EXPIRED, HOLD, RUNNING, RESUBMIT, READY)
 #: Statuses that a node shows; the table below has all of them.
 TOLD = 4
-#: Letters of a name that fit into a node.
+#: Number of characters of a name that fit into a node.
 LETTERS = 17
 #: Sizes of the graph in percent; without one it fits the page.
 ZOOMS = (50, 75, 100, 150, 200)
@@ -33,7 +33,7 @@ ZOOMS = (50, 75, 100, 150, 200)
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many chunks have a status."""
+    """The number of chunks with a status."""
 
     word: str
     count: int
@@ -57,13 +57,13 @@ class FlowNode:
     counts: Sequence[Count]
     #: Why the job gets no chunks; empty: it does.
     paused: str = ""
-    #: What it reads and makes, or who makes and reads it.
+    #: Its inputs and outputs, or its maker and readers.
     before: Sequence[str] = ()
     after: Sequence[str] = ()
 
     @property
     def shown(self) -> str:
-        """The name as far as it fits."""
+        """The name, cut if it is too long."""
         return self.name if len(self.name) <= LETTERS else f"{self.name[: LETTERS - 1]}…"
 
     @property
@@ -103,7 +103,7 @@ class Zoom(NamedTuple):
 
 
 def zoom_of(text: str) -> Zoom:
-    """As the address says it; anything else fits the graph into the page."""
+    """From the address; any other value fits the graph to the page."""
     now = int(text) if text.isdecimal() and len(text) < 4 and int(text) in ZOOMS else None
     at = ZOOMS.index(now or 100)
     return Zoom(now, ZOOMS[at - 1] if at else None, ZOOMS[at + 1] if at + 1 < len(ZOOMS) else None)
@@ -115,13 +115,13 @@ def job_page(job: str) -> str:
 
 
 def chunk_page(row_job: str, dataset: str, dataid: str) -> str:
-    """The story of a chunk: by the job that makes it, or by its dataset when it was made elsewhere."""
+    """The page of a chunk: by the job that makes it, or by its dataset when it was made elsewhere."""
     whose = f"/pipeline/datasets/{quote(dataset, safe='')}" if row_job == EXTERNAL else job_page(row_job)
     return f"{whose}/chunks/{quote(dataid, safe='')}"
 
 
 def graph_of(gate: Gate) -> tuple[dict[str, FlowNode], list[tuple[str, str]]]:
-    """Every dataset and job as a node, by its key, and what leads to what."""
+    """Every dataset and job as a node, by its key, and the edges."""
     datasets, jobs, tallies = gate.ledger.datasets(), gate.ledger.jobs(), census.tallies(gate.ledger)
     edges = [(f"dataset {name}", f"job {job.name}") for job in jobs for name in job.inputs]
     edges += [(f"job {job.name}", f"dataset {name}") for job in jobs for name in job.makes]
@@ -155,7 +155,7 @@ def _job_node(gate: Gate, job: Job, standing: Sequence[Tally]) -> FlowNode:
 
 
 def counted(tallies: Sequence[Tally], href: Callable[[str], str]) -> list[Count]:
-    """Tallies added up by status, those that need a person first."""
+    """Counts added up by status, those that need an operator first."""
     sums: dict[str, tuple[int, bool]] = {}
     for each in tallies:
         count, more = sums.get(each.status, (0, False))

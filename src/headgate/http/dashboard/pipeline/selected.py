@@ -1,4 +1,4 @@
-"""Acts on the chunks that are checked in a list, or on all that its filters match: the question, and doing it."""
+"""Actions on the chunks that are checked in a list, or on all that match its filters."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ PATH = "/pipeline/selected"
 PICK = Column("Select", lambda _row: None, sorts=False)
 #: Above this number of chunks the operator must type a name to confirm.
 MANY = 10
-#: Refusals that the answer names.
+#: Number of refusals that the answer names.
 NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class BulkAction:
-    """An act on many chunks."""
+    """An action on many chunks."""
 
     event: str
     label: str
-    #: What will happen to them.
+    #: The effect on them.
     meaning: str
     scope: str = "operate"
     downstream: bool = False
@@ -66,12 +66,12 @@ ACTS: Mapping[str, BulkAction] = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which chunks are meant, as the address or the form says."""
+    """The selected chunks, from the address or the form."""
 
     act: str
-    #: JOB/DATAID of each that is checked.
+    #: JOB/DATAID of each checked one.
     chunks: Sequence[str]
-    #: All that match, instead of those.
+    #: All that match, instead of the checked ones.
     all: bool
     job: str
     dataset: str
@@ -80,7 +80,7 @@ class Choice:
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The same, sent along with the answer."""
+        """The same, sent with the answer."""
         values = {
             "act": self.act, "chunks": "\n".join(self.chunks), "all": "1" if self.all else "", "job": self.job,
             "dataset": self.dataset, "status": ",".join(self.statuses), "back": self.back,
@@ -88,7 +88,7 @@ class Choice:
         return [Field(name, name, value, hidden=True) for name, value in values.items()]
 
     def by_job(self, jobs: Sequence[Job]) -> dict[str, Mapping[str, Any]]:
-        """What to ask the ledger, for each job."""
+        """The query of the ledger, for each job."""
         if self.all:
             named = {"dataids": ["*"], "status": self.statuses}
             return {each.name: named for each in jobs if self._covers(each)}
@@ -105,7 +105,7 @@ class Choice:
 
 
 def choice_of(said: Mapping[str, str], chunks: Sequence[str] = ()) -> Choice:
-    """Out of an address or a form."""
+    """From an address or a form."""
     picked = chunks or said.get("chunks", "").splitlines()
     wanted = [each for each in picked if "/" in each and not each.startswith(f"{EXTERNAL}/")]
     statuses = [each for each in said.get("status", "").split(",") if each]
@@ -116,8 +116,8 @@ def choice_of(said: Mapping[str, str], chunks: Sequence[str] = ()) -> Choice:
 
 
 def bulk_form(who: Caller, back: str, **where: str) -> dict[str, Any] | None:
-    """Data for the check boxes of a list: the acts of this caller, and the list's filters. None: the caller may do
-    nothing. `all`: the label of the box for all that match; without it there is no such box.
+    """Data for the check boxes of a list: the actions of this caller, and the list's filters. None: the caller may
+    execute none. `all`: the label of the box for all matches; without it there is no such box.
     """
     acts = {name: each for name, each in ACTS.items() if who.reach.has(each.scope)}
     return {"path": PATH, "acts": acts, "back": back, "where": where} if acts else None
@@ -125,14 +125,14 @@ def bulk_form(who: Caller, back: str, **where: str) -> dict[str, Any] | None:
 
 @router.get(PATH)
 def ask_about(request: Request, gate: TheGate, who: Operator) -> Response:
-    """How many, and what will happen to them."""
+    """The number of chunks, and the effect on them."""
     query = request.query_params
     return ask(request, who, question_of(gate, who, choice_of(query, query.getlist("chunk"))))
 
 
 @router.post(PATH)
 async def act_on(request: Request, service: TheService, who: Operator) -> Response:
-    """Do it, part by part, as the API does."""
+    """Execute it, part by part, as the API does."""
     choice = choice_of(await form_of(request))
 
     def do(reason: str) -> str:
@@ -143,7 +143,7 @@ async def act_on(request: Request, service: TheService, who: Operator) -> Respon
 
 
 def checked(who: Caller, choice: Choice) -> BulkAction:
-    """The act by its name, if the caller may do it."""
+    """The action with that name, if the caller may execute it."""
     found = ACTS.get(choice.act)
     if found is None:
         raise UnknownName("act", choice.act)
@@ -153,7 +153,7 @@ def checked(who: Caller, choice: Choice) -> BulkAction:
 
 
 def change(gate: Gate, choice: Choice, action: BulkAction, **how: Any) -> BulkResult:
-    """Do it, or preview it, job by job."""
+    """Execute or preview it, job by job."""
     found = BulkResult(action.event)
     for job, which in choice.by_job(gate.ledger.jobs()).items():
         found = found.joined(
@@ -163,7 +163,7 @@ def change(gate: Gate, choice: Choice, action: BulkAction, **how: Any) -> BulkRe
 
 
 def question_of(gate: Gate, who: Caller, choice: Choice) -> Question:
-    """The question before the act, with its numbers."""
+    """The question before the action, with its numbers."""
     action = checked(who, choice)
     found = change(gate, choice, action, reason="a preview", dry_run=True)
     told = [f"{some(found.count, 'chunk')} selected: {_listed(found.selected)}."]
@@ -187,7 +187,7 @@ def question_of(gate: Gate, who: Caller, choice: Choice) -> Question:
 
 
 def done_text(action: BulkAction, found: BulkResult) -> str:
-    """What was done, and to which chunks it was not."""
+    """The changed chunks, and those that were left alone."""
     text = f"{action.label}: {some(found.total, 'chunk')} changed ({_listed(found.changed)})."
     if found.refused:
         text += f" {some(found.refused, 'chunk')} left alone: {_refusals(found)}."
