@@ -1,4 +1,4 @@
-"""Joins the daemons: what each of those that are done in rounds does on a gate, and who does the consumers' work."""
+"""Joins the daemons: the work of those that run in rounds on a gate, and the handlers of consumers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def daemon_rounds(gate: Gate, names: Sequence[str], interval: float) -> list[Rounds]:
-    """What the daemons of these names, all of them done in rounds, do on that gate."""
+    """The rounds of the named daemons on a gate."""
     if not interval > 0:
         raise BadValue("interval", interval, "must be more than 0 seconds")
     return [each for name in dict.fromkeys(names) for each in MAKERS[name](gate, interval)]
@@ -52,14 +52,14 @@ def file_watchers(gate: Gate, watches: Sequence[FileWatch], lease: float = WATCH
 
 
 def ingest_handlers(gate: Gate) -> Mapping[str, Handler]:
-    """Ingest's own steps, by the names of the consumers whose work they do."""
+    """The built-in ingest steps, by the names of their consumers."""
     from headgate.ingest.steps.handlers import handlers
 
     return handlers(gate.ingest)
 
 
 def with_logs(gate: Gate, posts: Sequence[Post]) -> list[Post]:
-    """The same consumers; the log of each step is kept with its ingest job, where there is a database for it."""
+    """The same consumers; the log of each step is stored with its ingest job, if there is a database for it."""
     limit = gate.settings.log_keep
     if not limit or not gate.keeps_inventory:
         return list(posts)
@@ -79,7 +79,7 @@ def _reaper(gate: Gate, interval: float) -> list[Rounds]:
 
 def _cleaner(gate: Gate, interval: float) -> list[Rounds]:
     def sweep(age: float) -> int:
-        """Remove what jobs have left in the work folder, once the queue no longer knows of them."""
+        """Remove the files of jobs from the work folder, once the queue no longer knows these jobs."""
         forget = gate.inventory.forget if gate.keeps_inventory else lambda _item: None
         return sweep_folder(gate.queue, gate.work_folder, gate.root.tag, age, forget)
 
@@ -119,7 +119,7 @@ def _messenger(gate: Gate, interval: float) -> list[Rounds]:
         senders |= {kind: lambda message: notify().send(message) for kind in NOTICE_KINDS}
 
     def send() -> int:
-        """Send what waits in the outbox. What that needs is loaded when there is something to send."""
+        """Send the messages that wait in the outbox. Its modules are imported when there is something to send."""
         planned = plan()
         if not gate.inventory.due(1):
             return planned
@@ -150,7 +150,7 @@ def _timekeeper(gate: Gate, interval: float) -> list[Rounds]:
     return timekeeper(gate.expectations, owner(), interval)
 
 
-#: Makes the rounds of each daemon, by the names in daemons/names.py.
+#: Creates the rounds of each daemon, by the names in daemons/names.py.
 MAKERS: Mapping[str, Callable[[Gate, float], list[Rounds]]] = {
     "batch-watcher": _batch_watcher,
     "reaper": _reaper,

@@ -62,14 +62,14 @@ class WrongValue(BadValue, ValueError):
 
 
 class LockGone(LockLost, ValueError):
-    """The lock was released, or broken, before."""
+    """The lock was released or broken already."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Client:
     """A client that acquires locks: a process, an application or a person."""
 
-    #: A number made from the name, the same in every process.
+    #: A number derived from the name, the same in every process.
     client_id: int
     #: The name, unique.
     name: str
@@ -86,7 +86,7 @@ class Client:
 class Resource:
     """A resource that can be locked: a database, a file, anything with a URI."""
 
-    #: A number made from the URI: the same everywhere.
+    #: A number derived from the URI, the same in every process.
     resource_id: int
     #: The URI, unique.
     uri: str
@@ -103,7 +103,7 @@ class Resource:
 class ResourceLock:
     """A lock that a client holds on a resource."""
 
-    #: A number to release it by. A lock that `headgate migrate` took over keeps the original's.
+    #: A number for releasing it. A lock that `headgate migrate` took over keeps the original's.
     resource_lock_id: int
     #: read or write.
     lock_type: str

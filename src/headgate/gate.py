@@ -1,4 +1,4 @@
-"""The public object: everything that can be asked of one store or service."""
+"""The public object, with all operations on one store or service."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """One store or service, with everything that it offers. Its parts are built when they are first used."""
+    """One store or service, with all its operations. Its parts are built on first use."""
 
     def __init__(self, settings: Settings, *, create: bool = True) -> None:
         """`create`: create a store that was named for this run, if it does not exist yet."""
         guards = wiring.check_settings(settings)
         remember(each.value for each in settings.all() if each.known.secret)
-        #: What this gate was made of.
+        #: The parts that this gate was built from.
         self.settings = settings
-        #: The service that this gate speaks to; None: it works on the store itself.
+        #: The service that this gate uses; None: it works on the store itself.
         self.service = open_named_service(settings)
         #: The store, or the service.
         self.root: Store | RemoteService = self.service or open_stores(settings, create=create)
-        #: URI schemes whose storage guards this process keeps, and no service for it.
+        #: URI schemes whose storage guards this process keeps itself, rather than a service.
         self.guards = [name for name in guards if self.service is None or name not in self.service.guards]
         #: What it shows; None: everything.
         self.sight: Sight | None = None
@@ -79,7 +79,7 @@ class Gate:
 
     @property
     def store(self) -> Store:
-        """The store that this gate works on; BadValue where it speaks to a service."""
+        """The store that this gate works on; BadValue if it uses a service."""
         if self.service:
             raise BadValue("url", self.service.name, "is a service; name its store to work on the store itself")
         return cast("Store", self.root)
@@ -111,7 +111,7 @@ class Gate:
 
     @cached_property
     def incidents(self) -> Incidents:
-        """What needs a person: chunks that failed for good, and what others report."""
+        """Problems that need a person: chunks that failed permanently, and others."""
         if self.service:
             return self.service.incidents
         return wiring.build_incidents(self.store)
@@ -164,7 +164,7 @@ class Gate:
 
     @cached_property
     def history(self) -> History:
-        """What happened, to all nouns."""
+        """The history of all nouns."""
         from headgate.service.history import History
 
         return self.service.history if self.service else History(self.store.history)
@@ -176,7 +176,7 @@ class Gate:
 
     @cached_property
     def sessions(self) -> BrowserSessions:
-        """Browsers that are signed in at a service on this store."""
+        """Browser sessions of a service on this store."""
         return self.service.sessions if self.service else wiring.build_sessions(self.store, self.tokens)
 
     def expiring_tokens(self) -> Sequence[ApiToken]:
@@ -214,7 +214,7 @@ class Gate:
 
     @cached_property
     def answer_within(self) -> float:
-        """Seconds within which a call returns, besides those that it was asked to wait."""
+        """Seconds within which a call returns, in addition to its `wait` time."""
         return store_options(self.settings).answer_within
 
     # ---------------------------------------------------------------- files
@@ -226,7 +226,7 @@ class Gate:
 
     @cached_property
     def deposits(self) -> Deposits:
-        """Uploaded files, stored objects, and what failed ingest jobs keep."""
+        """Uploaded files, stored objects, and the frozen parts of failed ingest jobs."""
         from headgate.ingest.objects.deposits import LocalDeposits
 
         inventory = None if self.sight else self._inventory
@@ -267,14 +267,14 @@ class Gate:
     def verify(
         self, client: str, ark: str, *, wait: float, progress: Progress, warnings: bool = False
     ) -> list[Problem]:
-        """Read every stored byte of an object, where it is stored, and check every rule of OCFL. Returns what is wrong,
-        each with the code of its rule.
+        """Read every stored byte of an object, in its storage, and check every rule of OCFL. Returns the problems, each
+        with the code of its rule.
 
-        :param client: Name of the client that locks the object meanwhile.
+        :param client: Name of the client that holds the object's lock.
         :param ark: ARK of the object.
         :param wait: Seconds to wait for its lock.
         :param progress: Called with the bytes read so far.
-        :param warnings: Also return what OCFL advises against.
+        :param warnings: Include violations of OCFL's recommendations.
         """
         return self.deposits.verify(client, ark, wait=wait, progress=progress, warnings=warnings)
 
@@ -289,16 +289,16 @@ class Gate:
         wait: float = 0,
         progress: Progress | None = None,
     ) -> Iterator[ImportedObject]:
-        """Import OCFL objects that other tools made, with all their versions, one after the other.
+        """Import OCFL objects from other tools, with all their versions, one after another.
 
-        Objects that break a rule of OCFL are refused, with its code. A repeat stores nothing twice. Needs access to the
-        store and the storage: it is not offered by a service.
+        Objects that violate a rule of OCFL are refused, with its code. A repeat stores nothing twice. Needs access to
+        the store and the storage: it is not offered by a service.
 
-        :param client: Name of the client that locks each object meanwhile.
+        :param client: Name of the client that holds each object's lock.
         :param folder: An object root, or a storage root with many.
-        :param profile: Name of the profile that gives owner, collection, storage and minter.
+        :param profile: Name of the profile that determines owner, collection, storage and minter.
         :param arks: ARKs for objects by their OCFL ids. Without one, an id that is an ARK is kept, and any other
-            becomes the local id of an ARK that is made from it.
+        becomes the local id of an ARK derived from it.
         :param dry_run: Only check and name the objects.
         :param wait: Seconds to wait for the lock of an object.
         :param progress: Called with the bytes read so far.
@@ -313,7 +313,7 @@ class Gate:
         """List stored objects that the inventory does not know; needs access to the storage."""
         return self.deposits.unrecorded()
 
-    # ---------------------------------------------------------------- how things stand
+    # ---------------------------------------------------------------- reports
 
     @property
     def _doctor(self) -> Doctor:
@@ -323,11 +323,11 @@ class Gate:
         return Doctor(self.root, self.locks, self.queue, self._ledger, self._inventory, folders, self.store_group)
 
     def faults(self) -> list[Fault]:
-        """List damage in the store, each fault with what a repair does. Changes nothing."""
+        """List damage in the store, each fault with the effect of a repair. Changes nothing."""
         return self._doctor.faults()
 
     def notices(self) -> list[str]:
-        """List what is not a fault but worth knowing: connections, steps that kill their workers, expiring tokens."""
+        """List warnings that are not faults: about connections, steps that kill their workers, and expiring tokens."""
         return self._doctor.notices(self.expiring_tokens())
 
     def repair(self, fault: Fault, by: str) -> bool:
@@ -350,12 +350,11 @@ class Gate:
         )  # fmt: skip
 
     def alarms(self) -> list[Alarm]:
-        """List what is stuck; a service lists what it finds. Empty for a caller whose `read` is limited."""
+        """List what is stuck; for a service, what it finds. Empty for a caller whose `read` is limited."""
         return [] if self.sight else self._alarms.find()
 
     def alarms_of(self, batch: Batch) -> list[Alarm]:
-        """List what keeps a batch from being taken. Empty if it does not have to be taken, or the store does not
-        answer.
+        """List what blocks a batch. Empty if nothing does, or the store does not answer.
 
         :param batch: The batch.
         """
@@ -369,7 +368,7 @@ class Gate:
         return OverviewReports(*found, self.expectations if self.keeps_ledger else None)
 
     def status(self, *, rich: bool = False) -> dict[str, Any]:
-        """Return what runs, what is locked and what failed.
+        """Return running work, locks and failures.
 
         :param rich: Add counts, running chunks, holders, waiters and the queue.
         """
@@ -381,7 +380,7 @@ class Gate:
         return self._reports.counts()
 
     def overview(self) -> Overview:
-        """Return what runs, what waits, and what needs an operator. Cheap, however large the store is."""
+        """Return running work, waiting work, and problems that need an operator. Cheap, however large the store is."""
         return self._reports.overview(self.expiring_tokens(), self.alarms())
 
     # ---------------------------------------------------------------- its end

@@ -11,7 +11,7 @@ from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What a migration did, or would do."""
+    """The changes that a migration made, or would make."""
 
     #: For people.
     lines: list[str]
@@ -24,7 +24,7 @@ def migrate(
 ) -> Migration:
     """Bring a store to this version's form, and take over the locks of an Ensembl locker.
 
-    `beside`: go into a database that has other tables too. `dry_run`: say what would be done, and write nothing.
+    `beside`: go into a database that has other tables too. `dry_run`: report the changes without making them.
     """
     if kind_of(url) in SQL_KINDS:
         from headgate.stores.sql.migrations.migrate import migrate_database

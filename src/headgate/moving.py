@@ -1,4 +1,4 @@
-"""Moving house: from URLs and files to sources and targets, whichever kind of store is behind them."""
+"""Moving stores: opening sources and targets by URLs and files, for every kind of store."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """A store that is about to move."""
+    """A store that is to be moved."""
 
     source: Source
     target: Target
-    #: What people should know when it is done.
+    #: Notes for the user, shown at the end.
     notes: Sequence[str] = ()
 
     def total(self) -> int:
-        """How much there is to do: each row is written, and read again."""
+        """The amount of work: each row is written, and read again."""
         return 2 * self.source.contents.total
 
     def run(self, tell: Callable[[int], None]) -> Moved:
-        """Do it; `tell` is called with how much is done."""
+        """Do it; `tell` is called with the amount done."""
         from headgate.service.moving import move
 
         return move(self.source, self.target, tell)
@@ -44,11 +44,11 @@ class Moving:
 def copying(
     from_url: str, to_url: str, *, force: bool = False, options: StoreOptions = DEFAULT_OPTIONS
 ) -> Iterator[Moving]:
-    """A copy from one store to another, opened with the options. Unless forced, StoreInUse when a lease runs in it."""
+    """A copy from one store to another, opened with the options. Unless forced, StoreInUse for an active lease."""
     if from_url == to_url:
         raise BadValue("target", mask(to_url), "is the source itself")
     if "zookeeper" in (kind_of(from_url), kind_of(to_url)):
-        # The source is asked first: what is refused there leaves nothing in the new place.
+        # The source is opened first, so that a refusal leaves nothing in the new location.
         with _queue_place(from_url, source=True) as old:
             queue = _with_room(_queue_source(old, in_use=force))
             with _queue_place(to_url, options=options) as new:
@@ -62,7 +62,7 @@ def copying(
 
 @contextmanager
 def backing_up(settings: Settings, file: Path) -> Iterator[Moving]:
-    """A backup of the store that settings name, while others work."""
+    """A backup of the store in the settings, while others use it."""
     from headgate.stores.archive.file import ArchiveTarget, archive_errors
 
     target = ArchiveTarget(file)
@@ -74,7 +74,7 @@ def backing_up(settings: Settings, file: Path) -> Iterator[Moving]:
 
 
 def not_backed_up(settings: Settings) -> list[str]:
-    """What a backup leaves out, for people."""
+    """The parts that a backup leaves out, as notes."""
     elsewhere = settings["coordination_url"]
     if not elsewhere or elsewhere == settings["url"]:
         return []
@@ -83,20 +83,20 @@ def not_backed_up(settings: Settings) -> list[str]:
 
 @contextmanager
 def restoring(settings: Settings, file: Path) -> Iterator[Moving]:
-    """A backup on its way into the store that settings name."""
+    """A restore of a backup into the store in the settings."""
     from headgate.stores.archive.file import ArchiveSource, archive_errors
     from headgate.stores.sql.moving.whole import accept_backup
 
     url = _sql_only(_own_url(settings))
     with archive_errors(file):
-        # Read to its end, and accepted, before the target is opened: opening makes it.
+        # Read to its end and accepted before the target is opened, because opening creates it.
         source = ArchiveSource(file, accept_backup)
     with archive_errors(file), _target(url, store_options(settings)) as target:
         yield Moving(source, target, source.notes)
 
 
 def _own_url(settings: Settings) -> str:
-    """The store itself: a service does not move it."""
+    """The store itself: a service cannot move it."""
     if service := named_service(settings):
         raise BadValue(
             "server",
@@ -107,7 +107,7 @@ def _own_url(settings: Settings) -> str:
 
 
 def _with_room(source: Source) -> Source:
-    """The same source; BadValue when its tokens or ids could not jump any further."""
+    """The same source; BadValue when its tokens or ids cannot jump any further."""
     from headgate.core.jumps import check_room
 
     found = source.contents
@@ -118,7 +118,7 @@ def _with_room(source: Source) -> Source:
 def _queue_place(
     url: str, *, source: bool = False, options: StoreOptions = DEFAULT_OPTIONS
 ) -> AbstractContextManager[QueuePlace]:
-    """The queue at that URL. A source must be there; a target is made."""
+    """The queue at that URL. A source must exist; a target is created."""
     if kind_of(url) == "zookeeper":
         from headgate.stores.zookeeper.queue import moving as zookeeper
 
@@ -129,7 +129,7 @@ def _queue_place(
 
 
 def _queue_source(old: QueuePlace, *, in_use: bool) -> QueueSource:
-    """The queue alone: it is all that both kinds of store keep."""
+    """Only the queue, because both kinds of store keep it."""
     from headgate.service.queue.moving import QueueSource
 
     if old.half_moved:

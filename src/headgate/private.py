@@ -1,10 +1,9 @@
-"""Files and folders that only their owner can use, whatever the umask; or one group, where a store is shared.
+"""Files and folders that only their owner can use, whatever the umask; or one group, if a store is shared.
 
 The setting `store_group` decides when a store, a work folder or a storage root is made (`make_root`, `make_file` with a
-group). Below such a folder everything follows the folder: in one that is shared (mode 2770) files are made 0660 and
-folders 2770, and belong to the folder's group; anywhere else they are 0600 and 0700. So users of one group can share a
-store without agreeing on a umask, and a process that does not know the setting makes nothing that the others cannot
-use.
+group). Everything below such a folder follows it: in a shared one (mode 2770) files have mode 0660 and folders 2770,
+and belong to the folder's group; otherwise they have 0600 and 0700. So users of one group can share a store without
+agreeing on a umask, and a process that does not know the setting creates nothing that the others cannot use.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from headgate.core.errors import BadValue
 
 FILE, FOLDER = 0o600, 0o700
 SHARED_FILE, SHARED_FOLDER = 0o660, 0o2770
-#: The rights of everybody else.
+#: The permissions of all other users.
 OTHERS = 0o007
 SETTING = "store_group"
-#: What a file system answers that keeps no modes, or of which the file is another user's.
+#: The errors of a file system without modes, or for another user's file.
 NO_MODES = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS)
 
 
@@ -41,7 +40,7 @@ def find_group(name: str) -> int | None:
 
 
 def group_name(group: int) -> str:
-    """Return a group's name, or its number where it has none."""
+    """Return a group's name, or its number if it has none."""
     import grp
 
     try:
@@ -51,7 +50,7 @@ def group_name(group: int) -> str:
 
 
 def make_root(path: Path, group: int | None) -> None:
-    """Make a folder that is shared with the group, or private for None. One that exists stays as it is."""
+    """Create a folder that is shared with the group, or private for None. An existing one is unchanged."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -60,7 +59,7 @@ def make_root(path: Path, group: int | None) -> None:
 
 
 def make_folder(path: Path, *, new: bool = False) -> None:
-    """Make a folder and those on the way to it, each shared or private as its parent. `new`: it must not exist."""
+    """Create a folder and its missing parents, each shared or private like its parent. `new`: it must not exist."""
     for each in [*reversed(list(_missing(path))), path]:
         try:
             _make(each, shared=is_shared(each.parent.stat()))
@@ -72,7 +71,7 @@ def make_folder(path: Path, *, new: bool = False) -> None:
 
 
 def make_folder_in(parent: int, name: str) -> None:
-    """Make a folder in an open one, shared or private like it."""
+    """Create a folder in an open one, shared or private like it."""
     os.mkdir(name, FOLDER, dir_fd=parent)
     made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
@@ -82,7 +81,7 @@ def make_folder_in(parent: int, name: str) -> None:
 
 
 def open_file(path: Path | str, flags: int, *, parent: int | None = None) -> int:
-    """Open a file as `os.open` does; one that this makes is shared or private as its folder.
+    """Open a file like `os.open`; a new one is shared or private like its folder.
 
     `parent`: the open folder that it is in.
     """
@@ -96,7 +95,7 @@ def open_file(path: Path | str, flags: int, *, parent: int | None = None) -> int
 
 
 def make_file(path: Path, group: int | None) -> None:
-    """Make an empty file; FileExistsError when it is there. Private, or shared with a group, whatever its folder."""
+    """Create an empty file; FileExistsError when it exists. Private, or shared with a group, whatever its folder."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, FILE)
     try:
         if group is None:
@@ -115,18 +114,18 @@ def make_file(path: Path, group: int | None) -> None:
 
 
 def opened(path: Path, mode: Literal["wb", "xb", "ab"]) -> BinaryIO:
-    """Open a file for writing, as `Path.open` does; one that this makes is shared or private as its folder."""
+    """Open a file for writing, like `Path.open`; a new one is shared or private like its folder."""
     return open(path, mode, opener=open_file)
 
 
 def write(path: Path, content: bytes | str) -> None:
-    """Write a whole file, made as in `opened`."""
+    """Write a whole file, created as by `opened`."""
     with opened(path, "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy the content of a file; its modes stay behind."""
+    """Copy the content of a file, without its mode."""
     import shutil
 
     os.close(open_file(target, os.O_WRONLY | os.O_CREAT))
@@ -139,7 +138,7 @@ def is_shared(found: os.stat_result) -> bool:
 
 
 def too_wide(path: Path, group: int | None) -> str:
-    """Say who can use a file or folder that should not; empty: nobody. `group`: the one it is shared with."""
+    """Return who can use a file or folder without permission; empty: nobody. `group`: the group that shares it."""
     try:
         found = path.lstat()
     except OSError:
@@ -162,7 +161,7 @@ def wanted_mode(path: Path, group: int | None) -> int:
 
 
 def tighten(path: Path, group: int | None) -> bool:
-    """Give a file or folder the mode that it should have. False: this user may not."""
+    """Set the mode that a file or folder should have. False: this user may not."""
     try:
         path.chmod(wanted_mode(path, group))
     except OSError:
@@ -171,7 +170,7 @@ def tighten(path: Path, group: int | None) -> bool:
 
 
 def _on_purpose(path: Path, found: os.stat_result) -> bool:
-    """Whether group and modes are those that sharing gives, so that a process without the setting leaves them."""
+    """Whether group and mode are those of a shared folder, so that a process without the setting keeps them."""
     if stat.S_ISDIR(found.st_mode):
         return is_shared(found) and not stat.S_IMODE(found.st_mode) & OTHERS
     around = path.parent.stat()
@@ -186,7 +185,7 @@ def _make(path: Path, *, shared: bool, group: int | None = None) -> None:
         except PermissionError:
             path.rmdir()
             raise not_a_member(group) from None
-    # Also where it is private: a umask may have taken rights of the owner away.
+    # Also if it is private: a umask may have removed permissions of the owner.
     _set_mode(path, SHARED_FOLDER if shared else FOLDER)
 
 
@@ -196,7 +195,7 @@ def not_a_member(group: int) -> BadValue:
 
 
 def _missing(path: Path) -> Iterator[Path]:
-    """The folders on the way that are not there, the innermost first; not the folder itself."""
+    """The missing parents of a folder, the innermost first, without the folder itself."""
     for each in path.parents:
         if each.exists():
             return
@@ -210,8 +209,8 @@ def _set(descriptor: int, mode: int) -> None:
 
 
 def _set_mode(target: int | Path, mode: int) -> None:
-    """Set a mode, unless it is that already. Where the file system keeps none (vfat, shares of Windows), the mount
-    decides who has rights; `headgate doctor` reports it.
+    """Set a mode, unless the file has it already. On file systems without modes (vfat, Windows shares), the mount
+    determines the permissions; `headgate doctor` reports it.
     """
     if stat.S_IMODE(os.stat(target).st_mode) == mode:  # noqa: PTH116 - it may be an open file
         return

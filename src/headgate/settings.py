@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 #: The file that only root writes.
 SYSTEM_FILE = Path("/etc/headgate") / SETTINGS_FILE
-#: Names of sources that are no files.
+#: Names of sources that are not files.
 FLAGS, ENVIRONMENT = "arguments", "environment"
 #: The password of a URL.
 _PASSWORD = re.compile(r"://[^/@:]*:([^/]+)@")
@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def shown(self) -> str:
-        """The value for people: passwords masked."""
+        """The value for display, with passwords masked."""
         return mask(self.value) if not self.known.secret or not self.value else "(hidden)"
 
 
@@ -52,10 +52,10 @@ class Settings:
     def __init__(
         self, found: Mapping[str, Setting], sources: Mapping[str, Mapping[str, str]], searched: Search
     ) -> None:
-        """`sources`: all that each source says, by its name, the weakest first, whether another is stronger or not."""
+        """`sources`: all values of each source, by name, the weakest first, including overridden ones."""
         self._found = dict(found)
         self._sources = sources
-        #: How the store was looked for in the working folder and above.
+        #: The search for a store in the working folder and above.
         self.searched = searched
 
     def __getitem__(self, name: str) -> str:
@@ -66,7 +66,7 @@ class Settings:
         return [self._found[known.name] for known in KNOWN]
 
     def secrets(self) -> list[str]:
-        """What must never be shown: secret settings, and passwords within the others, as written and as meant."""
+        """Values that must never be shown: secret settings, and passwords in the others, encoded and decoded."""
         from urllib.parse import unquote
 
         hidden = [each.value for each in self.all() if each.known.secret and each.value]
@@ -78,22 +78,22 @@ class Settings:
         return self._found[name].origin.startswith("--")
 
     def origin(self, name: str) -> str:
-        """Where a setting's value came from, for people."""
+        """The origin of a setting's value, for display."""
         return self._found[name].origin
 
     def source(self, name: str) -> str:
-        """The source that a setting's value came from: a file's path, FLAGS, ENVIRONMENT, or `default`."""
+        """The source of a setting's value: a file's path, FLAGS, ENVIRONMENT, or `default`."""
         origin = self._found[name].origin
         return FLAGS if self.is_flag(name) else ENVIRONMENT if origin == self._found[name].known.variable else origin
 
     def strongest(self, names: Sequence[str]) -> str:
-        """The setting among these that the strongest source gives a value; of two by one source, the first."""
+        """The setting among these with a value from the strongest source; of two from one source, the first."""
         ranks = {source: rank for rank, source in enumerate(self._sources)}
         given = [name for name in names if self[name]]
         return max(given, key=lambda name: ranks.get(self.source(name), -1), default="")
 
     def said_by(self, source: str) -> Mapping[str, str]:
-        """All settings that one source gives, also those that a stronger one overrides."""
+        """All settings of one source, including those that a stronger one overrides."""
         return self._sources.get(source, {})
 
     def number(self, name: str) -> float:
@@ -110,7 +110,7 @@ class Settings:
 
     @property
     def log_keep(self) -> int:
-        """Bytes that are kept of the end of each output; 0: nothing. BadValue for more than a request can carry."""
+        """Number of bytes kept of the end of each output; 0: nothing. BadValue for more than a request can carry."""
         size = self.size("log_keep")
         if size > MOST_KEPT:
             raise BadValue("log_keep", self["log_keep"], f"is more than 1 MiB (set in {self.origin('log_keep')})")
@@ -125,7 +125,7 @@ class Settings:
         return self._read(name, parse_limit)
 
     def keep(self, name: str) -> float | None:
-        """A setting that says how long something is kept, in seconds; None: forever."""
+        """A setting that is a retention time, in seconds; None: forever."""
         return self._read(name, parse_keep)
 
     def variables(self, name: str) -> NamePatterns:
@@ -137,7 +137,7 @@ class Settings:
         return name in self._found
 
     def value(self, name: str) -> Any:
-        """Return a setting as a number, a length in seconds, a size in bytes or a text, whichever it is."""
+        """Return a setting as a number, a duration in seconds, a size in bytes or a text, depending on its kind."""
         readers: Mapping[str, Callable[[str], object]] = {
             "seconds": self.seconds, "bytes": self.size, "number": self.number, "count": self.count,
             "limit": self.limit, "keep": self.keep, "variables": self.variables,
@@ -146,7 +146,7 @@ class Settings:
         return readers[kind](name) if kind in readers else self[name]
 
     def check(self) -> None:
-        """Raise BadValue for the first setting with a value that is not valid."""
+        """Raise BadValue for the first setting with an invalid value."""
         for known in KNOWN:
             self.value(known.name)
         _ = self.log_keep
@@ -186,7 +186,7 @@ def load(
 
 
 def config_files(environment: Mapping[str, str], searched: Search) -> list[Path]:
-    """The files that settings are taken from, the strongest first."""
+    """The files with settings, the strongest first."""
     user = Path(environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "/")) / ".config")
     return [*searched.files, user / "headgate" / SETTINGS_FILE, SYSTEM_FILE]
 
@@ -208,7 +208,7 @@ def is_relative(url: str) -> bool:
 
 
 def _default(known: Known, searched: Search) -> str:
-    """A setting's default. Folders of a store that was found are beside it, wherever commands run."""
+    """A setting's default. The folders of a found store are beside it, wherever commands run."""
     beside = known.kind == "path" and known.default and searched.files
     return str(searched.files[0].parent / known.default) if beside else known.default
 
@@ -229,7 +229,7 @@ def _read_file(path: Path) -> dict[str, str]:
         text = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
-    # Loaded where there is a file: the command starts faster without.
+    # Imported only when there is a file: the command starts faster without it.
     from headgate.core.values.documents import read_toml
     from headgate.core.values.words import suggestion
 
@@ -262,7 +262,7 @@ def _as_text(value: Any, folder: Path) -> str:
 
 
 def default_client() -> str:
-    """The client where none is named: the user on this machine."""
+    """The default client: the user on this machine."""
     import getpass
     import socket
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from headgate.ingest.profiles.profile import Profile
 
 SQL_KINDS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
-#: A service that speaks for its store.
+#: A service that represents its store.
 SERVICE_KINDS = ("http", "https")
 
-#: What opening a store imports when it is first needed: of any, and by kind.
+#: The modules that opening a store imports on first use: for any store, and by kind.
 PRELOADED = ("headgate.gate", "headgate.wiring", "headgate.service.ledger.use_cases", "headgate.telemetry")
 _SQL = (
     "headgate.stores.sql.store", "headgate.stores.sql.opening", "headgate.stores.sql.ledger.planning",
@@ -41,7 +41,7 @@ PRELOADED_KINDS: Mapping[str, Sequence[str]] = {
 
 #: Settings that can name a service.
 SERVER_SETTINGS = ("server", "url")
-#: How to say on purpose that a token is for a server, by where the token comes from.
+#: Advice for sending a token to a server, by the origin of the token.
 SAME_SOURCE: Mapping[str, str] = defaultdict(
     lambda: "Name the server in that file, beside the token",
     {
@@ -53,18 +53,18 @@ SAME_SOURCE: Mapping[str, str] = defaultdict(
 
 @dataclass(frozen=True, slots=True)
 class NamedStore:
-    """The store or service that commands work on, and how it was found. No password is in it."""
+    """The store or service that commands work on, and how it was found. It contains no password."""
 
     url: str
     #: A flag, a variable, or a file.
     found_by: str
-    #: Where locks and queue are, if elsewhere; and how that was found.
+    #: The location of locks and queue, if it is another store; and how it was found.
     coordination_url: str = ""
     coordination_found_by: str = ""
 
 
 def named_store(settings: Settings) -> NamedStore:
-    """Return which store is used, and why that one; NoStore when there is none."""
+    """Return the store in use, and how it was found; NoStore when there is none."""
     name = _store_setting(settings)
     used = NamedStore(mask(settings["server"] if name == "server" else own_url(settings)), _found_by(settings, name))
     elsewhere = settings["coordination_url"]
@@ -81,7 +81,7 @@ def _found_by(settings: Settings, name: str) -> str:
 
 
 def open_named_service(settings: Settings) -> RemoteService | None:
-    """Connect to the service that settings name; None: they name a store, or nothing."""
+    """Connect to the service in the settings; None: they name a store, or nothing."""
     service = named_service(settings)
     if not service:
         return None
@@ -91,7 +91,7 @@ def open_named_service(settings: Settings) -> RemoteService | None:
 
 
 def open_stores(settings: Settings, *, create: bool = True) -> Store:
-    """Open the store that settings name.
+    """Open the store in the settings.
 
     NoStore when none is named, or when it was not created yet. One that was named for this run is created: by a flag,
     an argument, or a variable that does not follow the working folder; not without `create`.
@@ -107,7 +107,7 @@ def open_stores(settings: Settings, *, create: bool = True) -> Store:
 
 
 def create_stores(settings: Settings) -> bool:
-    """Create the store that settings name, with all that it needs. False: it is there already."""
+    """Create the store in the settings, with everything that it needs. False: it exists already."""
     url, elsewhere = own_url(settings), settings["coordination_url"]
     create = store_options(settings, create=True)
     only_open = replace(create, create=False)
@@ -139,20 +139,22 @@ def own_url(settings: Settings) -> str:
 
 
 def _store_setting(settings: Settings) -> str:
-    """The setting that names what is used: `server` for a service, or `url` (also where there is none)."""
+    """The setting that names the store or service in use: `server` for a service, or `url` (also if there is none)."""
     if settings["url"] and settings.is_flag("url"):
         return "url"
     return settings.strongest(SERVER_SETTINGS) or "url"
 
 
 def _is_explicit(settings: Settings, name: str) -> bool:
-    """Whether a store was named for this run. A relative path in a variable follows the working folder: it was not."""
+    """Whether a store was named for this run. A relative path in a variable depends on the working folder, so it does
+    not count.
+    """
     source = settings.source(name)
     return source == FLAGS or (source == ENVIRONMENT and not is_relative(settings[name]))
 
 
 def store_options(settings: Settings, name: str = "url", *, create: bool = False) -> StoreOptions:
-    """The options that the store of that setting is opened with. `create`: it is created if it is not there."""
+    """The options for opening the store of that setting. `create`: a missing store is created."""
     replication = check_word("replication", settings["replication"], (ASYNCHRONOUS, SYNCHRONOUS))
     return StoreOptions(
         answer_within=settings.seconds("answer_within"),
@@ -167,7 +169,7 @@ def store_options(settings: Settings, name: str = "url", *, create: bool = False
 
 
 def named_service(settings: Settings) -> str:
-    """The service that is named, unless a store is named nearer by; empty: none."""
+    """The named service, unless a stronger source names a store; empty: none."""
     if not settings["url"] and not settings["server"] and not settings.is_flag("url"):
         return ""
     url = settings[_store_setting(settings)]
@@ -177,8 +179,8 @@ def named_service(settings: Settings) -> str:
 def token_for(settings: Settings, service: str) -> str:
     """The API token, if it was configured for that service; empty when there is none.
 
-    Raises BadValue when it was configured for another one, or for none: a settings file in some folder could name a
-    server that collects tokens. The server counts when it is named where the token is, or by the system's file. Plain
+    Raises BadValue when it was configured for another one, or for none: otherwise a settings file in some folder could
+    name a server that collects tokens. The server is trusted if the same source or the system's file names it. Plain
     http to another machine is refused too.
     """
     token = settings["api_token"]
@@ -221,7 +223,7 @@ def origin_of(url: str) -> tuple[str, str, int]:
 
 
 def is_open(service: str) -> bool:
-    """Whether what is sent there can be read on the way: plain http that leaves this machine."""
+    """Whether requests can be read on the network: plain http to another machine."""
     from headgate.stores.tls import stays_here
 
     scheme, host, _ = origin_of(service)
@@ -233,7 +235,7 @@ def _server_origin(settings: Settings) -> str:
 
 
 def open_both(url: str, coordination_url: str, options: StoreOptions, elsewhere: StoreOptions) -> Store:
-    """One store, or two that act as one when locks are coordinated elsewhere; each with its options."""
+    """One store, or two that act as one if locks are coordinated elsewhere; each with its options."""
     if not coordination_url or coordination_url == url:
         return open_store(url, options=options)
     from headgate.service.routing import JoinedStore
@@ -247,7 +249,7 @@ def open_both(url: str, coordination_url: str, options: StoreOptions, elsewhere:
 
 
 def open_store(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> Store:
-    """Open the store that a URL names. BadValue for a service: it keeps its store to itself."""
+    """Open the store that a URL names. BadValue for a service, which does not share its store."""
     if kind_of(url) in SQL_KINDS:
         from headgate.stores.sql.opening import open_database
         from headgate.stores.sql.store import SqlStore
@@ -261,7 +263,7 @@ def open_store(url: str, options: StoreOptions = DEFAULT_OPTIONS) -> Store:
 
 
 def kind_of(url: object) -> str:
-    """The kind of store that a URL is of."""
+    """The kind of store of a URL."""
     kind = url.partition("://")[0].partition("+")[0] if isinstance(url, str) and "://" in url else ""
     if kind in (*SQL_KINDS, *SERVICE_KINDS, "zookeeper"):
         return kind
@@ -272,7 +274,7 @@ def kind_of(url: object) -> str:
 
 
 def read_profiles(settings: Settings) -> list[Profile]:
-    """The ingest profiles: those of the service that is named, else those in the folder. Asks no store."""
+    """The ingest profiles: those of the named service, else those in the folder. Asks no store."""
     from headgate.ingest.profiles.profile import load_profiles
 
     service = open_named_service(settings)
@@ -285,7 +287,9 @@ def read_profiles(settings: Settings) -> list[Profile]:
 
 
 def preload(settings: Settings) -> None:
-    """Import what working on chunks needs of a store, before a process is forked for each. Nothing is opened."""
+    """Import the modules of a store for processing chunks, before a process is forked for each chunk. Nothing is
+    opened.
+    """
     from importlib import import_module
 
     kind = "http" if named_service(settings) else kind_of(own_url(settings))

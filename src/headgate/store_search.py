@@ -1,7 +1,7 @@
-"""Where a store is looked for when nobody names one: this folder and those above it.
+"""The search for a store that is not named: in this folder and those above it.
 
 The nearest folder with a `headgate.toml` or a `headgate.db` counts, up to the home folder or a mount point. Files that
-somebody else could have put there are passed over: a store, or a settings file, decides what commands work on.
+another user could have created are skipped, because a store or settings file determines what commands work on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DATABASE = "headgate.db"
 class Search:
     """What was found."""
 
-    #: The first and the last folder that was searched; None: the working folder is gone.
+    #: The first and the last folder that was searched; None: the working folder no longer exists.
     start: Path | None = None
     end: Path | None = None
     #: The settings file of the folder that counts, if it has one.
@@ -62,7 +62,7 @@ def distrust(path: Path) -> str:
     if folder.st_mode & stat.S_IWGRP and not _is_own_group(folder.st_gid):
         return f"the group {_group_name(folder.st_gid)} can write in its folder"
     if os.path.lexists(path):
-        # A link belongs to the one who chose where it leads.
+        # A link belongs to the user who created it.
         owner = next((each.st_uid for each in (path.lstat(), path.stat()) if not _is_trusted(each.st_uid)), None)
         if owner is not None:
             return f"it belongs to {_user_name(owner)}"
@@ -74,7 +74,7 @@ def distrust(path: Path) -> str:
 def _upwards(start: Path, home: str) -> Iterator[Path]:
     for folder in (start, *start.parents):
         yield folder
-        if str(folder) == home or os.path.ismount(folder):  # A Path raises where it may not look.
+        if str(folder) == home or os.path.ismount(folder):  # A Path raises an error for folders that it may not read.
             return
 
 
@@ -92,7 +92,7 @@ def _is_trusted(user: int) -> bool:
 
 
 def _is_own_group(group: int) -> bool:
-    """Whether it is the group that many systems make for each user, with the user's name and nobody else in it."""
+    """Whether it is a personal group, which many systems create for each user, with no other members."""
     import grp
     import pwd
 

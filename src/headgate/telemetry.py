@@ -1,4 +1,4 @@
-"""Log events: a fixed name plus keys, said once, by the service layer."""
+"""Log events: a fixed name plus keys, emitted once, by the service layer."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def event(name: str, level: int = logging.INFO, **keys: object) -> None:
         logger.log(level, name, extra={"keys": {key: _safe(key, value) for key, value in keys.items()}})
 
 
-#: Called with the seconds that a call of a store took.
+#: Called with the duration of a store's call in seconds.
 _watching: list[Callable[[float], None]] = []
 
 
 def on_store_call(told: Callable[[float], None]) -> None:
-    """Report how long each transaction takes to this function from now on."""
+    """Report the duration of each transaction to this function from now on."""
     _watching[:] = [told]
 
 
 def tell_store_call(seconds: float) -> None:
-    """Report how long a transaction of a store took, with all its repeats."""
+    """Report the duration of a store's transaction, including all its repeats."""
     for told in _watching:
         told(seconds)
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -50,7 +50,7 @@ class JsonLines(logging.Formatter):
 
 
 class ReadableLines(logging.Formatter):
-    """One line an event for people: time of day, level, event, keys. Lines that follow are indented (tracebacks)."""
+    """One readable line per event: time of day, level, event, keys. Lines that follow are indented (tracebacks)."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).astimezone()

@@ -1,4 +1,6 @@
-"""Joins the parts of a gate: its settings, its store or service, and the services on it. Each loads what it builds."""
+"""Joins the parts of a gate: its settings, its store or service, and the services on it. Each part is imported when it
+is built.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What an ingest job does at each of its states: formats, names, decisions, and the work itself."""
+"""The work on an ingest job in each of its states: formats, names, decisions, and the steps themselves."""

@@ -1,4 +1,4 @@
-"""What every step of ingest works with: the queue, the inventory, profiles, storages, and clients by their rules."""
+"""The context of all ingest steps: the queue, the inventory, profiles, storages, and HTTP clients with their rules."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from headgate.settings import Settings
 
 T = TypeVar("T")
 
-#: Networks of an institution's own; never those by which a machine is asked about itself (169.254.0.0/16).
+#: An institution's own networks; never those of machine metadata services (169.254.0.0/16).
 PRIVATE_NETWORKS = ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7")
-#: The profile of a batch is remembered for this many seconds.
+#: The profile of a batch is cached for this many seconds.
 REMEMBERED_SECONDS = 30.0
-#: Batches of which something is kept in memory.
+#: Maximum number of batches with cached data.
 _KEPT = 1000
 
 
@@ -59,32 +59,32 @@ class IngestOptions:
     mail_server: MailServer | None = None
     mail_from: str = "headgate@localhost"
     mail_reply_to: str = ""
-    #: The group that new storage roots are shared with; None: they are private.
+    #: The group that shares new storage roots; None: they are private.
     store_group: int | None = None
 
     def __post_init__(self) -> None:
-        """A report that cannot be written would keep its batch from its end: better to hear of it at the start."""
+        """A report that cannot be written would keep its batch from ending, so this is checked at the start."""
         for address in filter(None, (self.mail_from, self.mail_reply_to)):
             mail_address(address)
 
     @property
     def uploads(self) -> Path:
-        """Where files are that were submitted as such."""
+        """The folder of submitted files."""
         return self.work_folder / UPLOADS
 
 
 class Elsewhere(Protocol):
-    """The service that a worker on another machine speaks to: it alone reads profiles and writes messages."""
+    """The service that a worker on another machine uses: only the service reads profiles and writes messages."""
 
     def profile(self, name: str) -> Profile:
-        """The profile as its file is at the service. BadProfiles with every mistake."""
+        """The profile according to its current file at the service. BadProfiles with every mistake."""
 
     def announce(self, item: str, notice: str) -> bool:
-        """Have the service put a notice into its outbox. False: it is there, or the profile wants none."""
+        """Make the service put a notice into its outbox. False: it exists already, or the profile wants none."""
 
 
 class Context:
-    """One for a process; its parts are made when they are first asked for, and shared by all threads."""
+    """One for each process; its parts are created on first use, and shared by all threads."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Context:
         options: IngestOptions,
         elsewhere: Elsewhere | None = None,
     ) -> None:
-        #: The service that keeps the store; None: this process does.
+        #: The service that keeps the store; None: this process keeps it.
         self.elsewhere = elsewhere
         self.queue = queue
         self.locks = locks
@@ -104,27 +104,27 @@ class Context:
         self.reservations = Reservations(
             lambda: queue.jobs(DOWNLOADING), lambda job: state_of(queue, job), options.space_threshold
         )
-        #: Distinguishes a batch from another store's with the same id; it never changes.
+        #: Distinguishes a batch from another store's batch with the same id; it never changes.
         self.origin_of: Callable[[str], str] = lru_cache(_KEPT)(lambda batch: queue.batch(batch).submission.origin)
         self._payload_of: Callable[[str], str] = lru_cache(_KEPT)(
             lambda batch: queue.batch(batch).submission.payload_url
         )
         self._made: dict[Hashable, Any] = {}
         self._making = threading.RLock()
-        #: The profile of each batch, and until when it is remembered.
+        #: The profile of each batch, and until when it is cached.
         self._profiles: OrderedDict[str, tuple[Profile, float]] = OrderedDict()
         self._reading = threading.Lock()
 
     # ---------------------------------------------------------------- profiles
 
     def current_profile(self, name: str) -> Profile:
-        """The profile as its file defines it now. BadProfiles with every mistake."""
+        """The profile according to its current file. BadProfiles with every mistake."""
         if self.elsewhere is not None:
             return self.elsewhere.profile(name)
         return read_profile(self.options.profiles_folder, name)
 
     def start(self, batch: Batch) -> Intake:
-        """What a pending batch that was taken starts with. BadProfiles when there is no profile that can be used."""
+        """The profile with which a taken, pending batch starts. BadProfiles when there is no usable profile."""
         if self.elsewhere is None:
             return start_batch(self.inventory, self.options.profiles_folder, batch)
         found = self.inventory.intake(batch.id)
@@ -136,7 +136,9 @@ class Context:
         return found
 
     def profile_of(self, batch: str, *, anew: bool = False) -> Profile | None:
-        """The profile that a batch keeps; None when there was none that could be used. `anew`: ask the store."""
+        """The profile that a batch started with; None when there was no usable one. `anew`: read it from the store
+        again.
+        """
         with self._reading:
             found, until = self._profiles.get(batch, (None, 0.0))
             if found is not None and steady() < until and not anew:
@@ -146,11 +148,11 @@ class Context:
 
     def profile(self, job: IngestJob) -> Profile:
         """The profile of a job."""
-        # A job that was resumed may have been given the current one.
+        # A resumed job may have been given the current one.
         found = self.profile_of(job.batch, anew=job.retry_count > 0)
         if found is None:
             found = self.adopted(job.batch, job.profile)
-        # Once a batch has jobs, its profile seldom changes, and is remembered. Until then each start replaces it.
+        # Once a batch has jobs, its profile rarely changes, and is cached. Until then each start replaces it.
         with self._reading:
             self._profiles[job.batch] = (found, steady() + REMEMBERED_SECONDS)
             while len(self._profiles) > _KEPT:
@@ -158,14 +160,16 @@ class Context:
         return found
 
     def adopted(self, batch: str, name: str) -> Profile:
-        """The profile of a batch that another program has started, kept from now on. BadProfiles when it cannot be."""
+        """The profile of a batch that another program has started, stored from now on. BadProfiles when that is not
+        possible.
+        """
         if self.elsewhere is not None:
             self.current_profile(name)
             raise BadValue("batch", batch, "was started without a profile; submit it again")
         return from_snapshot(adopt_batch(self.inventory, self.options.profiles_folder, batch, name).profile)
 
     def hold_of(self, name: str) -> str:
-        """Why a collection is held by its profile, as it is now; empty: it is not."""
+        """Why a collection is currently on hold by its profile; empty: it is not."""
         try:
             return self.current_profile(name).hold
         except BadProfiles:
@@ -174,40 +178,40 @@ class Context:
     # ---------------------------------------------------------------- clients
 
     def fetcher(self, profile: Profile, *, uploaded: bool = False) -> Fetcher:
-        """Fetches payloads, by the profile's rules. `uploaded`: what was submitted as a file may be read too."""
+        """Fetches payloads, by the profile's rules. `uploaded`: uploaded files may be read too."""
         rules = rules_of(profile, self.options.uploads if uploaded else None)
         return self._once(("fetcher", rules), lambda: Fetcher(rules))
 
     def service(self, url: str, patience: float = 60.0) -> Fetcher:
-        """For a service that a profile names (callback, EZID, storage): that host and port, and nothing else.
+        """For a service that a profile names (callback, EZID, storage): only that host and port.
 
-        `patience`: seconds that it may take over an answer.
+        `patience`: seconds that an answer may take.
         """
         rules = service_rules(url, patience)
         return self._once(("service", rules), lambda: Fetcher(rules))
 
     def storage(self, profile: Profile) -> Storage:
-        """Where the profile's objects are kept, in a folder or a bucket."""
+        """The storage of the profile's objects, in a folder or a bucket."""
         kind, url = profile.storage.kind, profile.storage.url
         return self._once(("storage", kind, url), lambda: open_storage(kind, url, self.options))
 
     def secret(self, reference: str) -> str:
-        """A secret that a profile refers to. It is hidden in all texts from then on."""
+        """A secret that a profile refers to. It is masked in all texts from then on."""
         found = read_secret(reference, os.environ)
         remember([found])
         return found
 
     def has_upload(self, job: IngestJob) -> bool:
-        """Whether a job's payload is the file that was submitted with its batch. No other upload is a job's to read."""
+        """Whether a job's payload is the file that was submitted with its batch. A job may read no other upload."""
         url = str(job.configuration["payload_url"])
         return self.is_uploaded(url) and url == self._payload_of(job.batch)
 
     def is_uploaded(self, url: str) -> bool:
-        """Whether a URL is of a file that was submitted as such."""
+        """Whether a URL names an uploaded file."""
         return upload_owner(self.options.work_folder, url) is not None
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         with self._making:
             for made in self._made.values():
                 if isinstance(made, Fetcher):
@@ -222,7 +226,7 @@ class Context:
 
 
 def stop_of(hold: ItemHold) -> Stop:
-    """Long work stops when its item is another's."""
+    """Long work stops when its item is lost."""
     return lambda: hold.lost is not None
 
 
@@ -231,7 +235,7 @@ def now() -> datetime:
 
 
 def service_rules(url: str, patience: float = 60.0) -> Rules:
-    """For requests to a service that a profile or a setting names: that host and port, and nothing else."""
+    """For requests to a service that a profile or a setting names: only that host and port."""
     parts = urlsplit(url)
     port = parts.port or DEFAULT_PORTS[parts.scheme]
     return Rules(
@@ -241,7 +245,7 @@ def service_rules(url: str, patience: float = 60.0) -> Rules:
 
 
 def rules_of(profile: Profile, uploads: Path | None) -> Rules:
-    """A profile's sources and limits, as the HTTP client wants them."""
+    """A profile's sources and limits, as rules of the HTTP client."""
     sources, limits = profile.sources, profile.limits
     schemes = set(sources.schemes)
     roots = tuple(Path(root) for root in sources.roots)

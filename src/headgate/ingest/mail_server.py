@@ -1,4 +1,4 @@
-"""The server that mails leave by, as a setting names it."""
+"""The mail server that a setting names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from headgate.core.errors import BadValue
 
 Security = Literal["starttls", "tls", "none"]
-#: Schemes of the setting, each with its security and its usual port.
+#: Schemes of the setting, each with its security and default port.
 SCHEMES: dict[str, tuple[Security, int]] = {
     "smtp": ("starttls", 587),
     "smtps": ("tls", 465),
@@ -23,12 +23,12 @@ class MailServer:
 
     host: str
     port: int = 587
-    #: starttls: encrypted before anything is sent, or refused. tls: encrypted from the beginning. none: for loopback.
+    #: starttls: encrypted before anything is sent, or refused. tls: encrypted from the start. none: for loopback.
     security: Security = "starttls"
     user: str = ""
     password: str = ""
     timeout: float = 30.0
-    #: Certificates that are trusted beside the system's: a file; empty: the system's alone.
+    #: A file with trusted certificates in addition to the system's; empty: only the system's.
     authorities: str = ""
 
     def __repr__(self) -> str:

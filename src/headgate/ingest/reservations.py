@@ -1,4 +1,4 @@
-"""Whether there is room for a job: free space, minus what others have been promised, against a threshold."""
+"""Space for jobs: free space, minus the space reserved by others, compared with a threshold."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from headgate.core.queue.model import DOWNLOADING, PROVISIONING, IngestJob
 
-#: How often the queue is asked which jobs have room already.
+#: How often the queue is asked which jobs have reserved space.
 _LOOK_SECONDS = 1.0
-#: A promise is forgotten when its job was not seen downloading for this long: its report may never have arrived.
+#: A reservation is dropped when its job was not seen downloading for this long: its report may never have arrived.
 _PROMISE_SECONDS = 10.0
-#: States in which a job has not written all that it was promised.
+#: States in which a job has not written all of its reserved bytes.
 _UNWRITTEN = (PROVISIONING, DOWNLOADING)
 
 
@@ -22,20 +22,20 @@ class FreeSpace:
     """The working folder's file system, in bytes."""
 
     free: int
-    #: Promised to jobs that have passed and not yet written all of it.
+    #: Bytes reserved by jobs that have not written all of them.
     reserved: int
-    #: What should stay free.
+    #: Bytes that should stay free.
     threshold: int
 
     @property
     def available(self) -> int:
-        """What may still be promised; below 0 when the threshold is crossed already."""
+        """Bytes that may still be reserved; negative when the threshold is exceeded already."""
         return self.free - self.reserved - self.threshold
 
 
 @dataclass(frozen=True, slots=True)
 class RoomRequest:
-    """A job that asks for room."""
+    """A job that requests space."""
 
     job: str
     #: Bytes; 0: not known.
@@ -44,18 +44,18 @@ class RoomRequest:
 
 @dataclass(frozen=True, slots=True)
 class RoomDecision:
-    """Whether a job may go on, and why not."""
+    """Whether a job may continue, or the reason why not."""
 
     job: str
     passes: bool
-    #: For the job's status; empty when it passes.
+    #: The message for the job's status; empty when it fits.
     why: str = ""
 
 
 def decide(waiting: Iterable[RoomRequest], room: FreeSpace) -> list[RoomDecision]:
-    """An answer for every job, in their order: who does not fit waits, and who comes after may still fit.
+    """An answer for every job, in order: a job that does not fit waits, and later ones may still fit.
 
-    What passes is reserved at once, so that one round never promises the same bytes twice.
+    Granted space is reserved at once, so that one round never grants the same bytes twice.
     """
     decisions = []
     for job in waiting:
@@ -78,7 +78,7 @@ def _why_not(space_needed: int, room: FreeSpace) -> str:
 
 
 class Reservations:
-    """Jobs with reserved space: those that the queue shows as downloading, and those that have just passed here."""
+    """Jobs with reserved space: those that the queue shows as downloading, and those that just got space here."""
 
     def __init__(
         self, under_way: Callable[[], Sequence[IngestJob]], state_of: Callable[[str], str], threshold: int
@@ -89,11 +89,11 @@ class Reservations:
         self._guard = threading.Lock()
         self._looked = float("-inf")
         self._known: dict[str, int] = {}
-        #: Bytes by job, and when they were promised.
+        #: Bytes by job, and when they were reserved.
         self._promised: dict[str, tuple[int, float]] = {}
 
     def ask(self, job: IngestJob, free: int) -> str:
-        """Return why there is no room for a job; empty: its room is reserved."""
+        """Return why there is no space for a job; empty: its space is reserved."""
         with self._guard:
             now = time.monotonic()
             self._look(now)

@@ -1,4 +1,4 @@
-"""Trying again what another side could not do just now: a bounded number of times, with growing, uneven pauses."""
+"""Retrying requests that temporarily failed: a limited number of times, with growing, randomised pauses."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often, how patiently."""
+    """The number of attempts, and the pauses."""
 
     tries: int = 5
-    #: The pause after the first failure; it doubles with each, and half of it to all of it is waited.
+    #: The pause after the first failure; it doubles each time, and a random half to all of it is waited.
     pause: float = 0.5
     longest_pause: float = 30.0
 
     def pause_after(self, tried: int, asked: float | None) -> float:
-        """Seconds to wait; another side that says how long is believed, within reason."""
+        """Seconds to wait; a pause requested by the other side is respected, within limits."""
         most = min(self.pause * 2 ** (tried - 1), self.longest_pause)
         chosen = chance.between(most / 2, most)
         return chosen if asked is None else max(chosen, min(asked, self.longest_pause))
 
 
 def retried(work: Callable[[], Result], retries: Retries, wait: Callable[[float], object]) -> Result:
-    """Do it until it is done; what the last try raises is raised."""
+    """Repeat a function until it succeeds; the error of the last attempt is raised."""
     for tried in range(1, retries.tries):
         try:
             return work()
@@ -41,7 +41,7 @@ def retried(work: Callable[[], Result], retries: Retries, wait: Callable[[float]
 
 
 def seconds_of(retry_after: str, now: datetime) -> float | None:
-    """What a Retry-After header asks for; None: nothing that can be understood."""
+    """The pause that a Retry-After header requests; None: it is missing or unreadable."""
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
         return float(text)

@@ -1,4 +1,4 @@
-"""Files below a folder, reached without following a link on the way; and files that outlive a loss of power."""
+"""Files below a folder, opened without following links; and files that survive a loss of power."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 def open_beneath(
     root: Path, parts: Sequence[str], flags: int = os.O_RDONLY, made: Callable[[], None] | None = None
 ) -> int:
-    """Open a file below a folder. Opening for writing makes the folders on the way, and calls `made` for each."""
+    """Open a file below a folder. Opening for writing creates the folders of the path, and calls `made` for each."""
     if not parts or ".." in parts:
         raise IsADirectoryError(None, "it is not a file below the folder")
     folder = open_folder_of(root, parts, make=bool(flags & os.O_CREAT), made=made)
     try:
-        # Not to hang on a pipe that somebody put there.
+        # Does not block if the path is a pipe.
         return private.open_file(parts[-1], flags | os.O_NOFOLLOW | os.O_NONBLOCK, parent=folder)
     finally:
         os.close(folder)
 
 
 def open_folder_of(root: Path, parts: Sequence[str], *, make: bool, made: Callable[[], None] | None = None) -> int:
-    """Open the folder in which the file of these parts stands or is to stand."""
+    """Open the folder of the existing or future file with these path parts."""
     folder = os.open(root, _FOLDER)
     for part in parts[:-1]:
         try:
@@ -49,7 +49,7 @@ def _step(folder: int, part: str, *, make: bool, made: Callable[[], None] | None
 
 
 def keeps_case(folder: Path, known: str) -> bool:
-    """Whether a folder keeps names apart that differ only in case; `known` is the name of a file in it."""
+    """Whether a folder distinguishes names that differ only in case; `known` is the name of a file in it."""
     try:
         return not (folder / known).samefile(folder / known.swapcase())
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def keeps_case(folder: Path, known: str) -> bool:
 
 
 def probe_case(folder: Path) -> bool:
-    """Whether a folder in which we may write keeps names apart that differ only in case."""
+    """Whether a writable folder distinguishes names that differ only in case."""
     probe = folder / f".case-{uuid.uuid4().hex}"
     write_synced(probe, b"")
     try:
@@ -67,7 +67,7 @@ def probe_case(folder: Path) -> bool:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder last."""
+    """Make the names in a folder durable."""
     descriptor = os.open(path, _FOLDER)
     try:
         os.fsync(descriptor)
@@ -76,7 +76,7 @@ def sync_folder(path: Path) -> None:
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """A new file whose content lasts; its name does once its folder is synced."""
+    """A new file with durable content; its name is durable once its folder is synced."""
     descriptor = private.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
     try:
         write_all(descriptor, content)
@@ -92,13 +92,13 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 def replace_synced(path: Path, content: bytes, scratch: Path) -> None:
-    """Put new content in a file's place in one step; `scratch` is a folder of ours on the same file system."""
+    """Replace a file's content in one step; `scratch` is a folder of ours on the same file system."""
     fresh = scratch / path.name
     write_synced(fresh, content)
     fresh.replace(path)
 
 
 def sync_tree(folder: Path) -> None:
-    """Make the names in a folder and in all below it last."""
+    """Make the names in a folder and all folders below it durable."""
     for inner, _, _ in os.walk(folder, topdown=False):
         sync_folder(Path(inner))

@@ -1,4 +1,4 @@
-"""Long work looks now and then whether it should stop: its job may be another's by now."""
+"""Long work checks periodically whether it should stop: its job may belong to another worker by now."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Stop = Callable[[], bool]
 
 
 def check_stop(stop: Stop | None, work: str) -> None:
-    """WorkStopped when it should."""
+    """WorkStopped when it should stop."""
     if stop is not None and stop():
         raise WorkStopped(work)
 
 
 def waited(stop: Stop | None, work: str = "waiting") -> Callable[[float], None]:
-    """A pause that ends at once, with WorkStopped, when it should."""
+    """A pause that ends immediately, with WorkStopped, when it should stop."""
 
     def wait(seconds: float) -> None:
         until = time.monotonic() + seconds

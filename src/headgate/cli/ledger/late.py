@@ -32,7 +32,7 @@ BEHIND = 60.0
 def late(console: Console, dataset: str | None, after: int | None, limit: int, *, summary: bool) -> None:
     """List chunks that should be READY by now and are not, the oldest first, each with the reason.
 
-    The key `expect` of a dataset in a pipeline file says which data ids it should have, and until when. The reason is
+    The key `expect` of a dataset in a pipeline file defines its data ids, and when each is due. The reason is
     found upstream, across jobs and mappings. The daemon `timekeeper`, which `headgate up` runs, judges what is late,
     and opens an incident for each chunk; it closes when the chunk is READY.
 

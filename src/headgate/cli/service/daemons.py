@@ -140,7 +140,7 @@ def _run_on(console: Console, wanted: DaemonPlan, interval: float, **how: Any) -
 
 
 def has_profiles(console: Console) -> bool:
-    """Whether there is a folder of profiles to ingest by."""
+    """Whether there is a folder of ingest profiles."""
     return Path(console.settings["profiles_folder"]).is_dir()
 
 

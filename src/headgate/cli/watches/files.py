@@ -29,7 +29,7 @@ def watches_of(file: Path, datasets: Sequence[str] = ()) -> list[FileWatch]:
 
 
 class WatchFile(click.Path):
-    """A pipeline file whose watches are run."""
+    """A pipeline file with watches to run."""
 
     name = "file"
 

@@ -1,1 +1,1 @@
-"""Zip and tar files of strangers: read and unpacked within limits."""
+"""Reading and unpacking untrusted zip and tar files within limits."""

@@ -1,4 +1,4 @@
-"""How much a container may unpack to. The budget is spent where bytes are produced, before anything keeps them."""
+"""Limits on the unpacked size of a container. The budget is spent where bytes are produced, before they are stored."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from dataclasses import dataclass
 from headgate.core.errors import BadPayload
 from headgate.ingest.stopping import Stop, check_stop
 
-#: Small files may be denser than the ratio allows.
+#: Small files may be compressed further than the ratio allows.
 FREE_BYTES = 1 << 20
-#: Longest header of a member: names and notes of honest files are far shorter.
+#: Maximum header size of a member: names and notes of legitimate files are far shorter.
 HEADER_BYTES = 1 << 20
-#: Bytes of headers and padding that a container may have for each file that it may have.
+#: Bytes of headers and padding that a container may have for each allowed file.
 BYTES_PER_FILE = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """How much a container may hold."""
+    """The limits of a container."""
 
     files: int = 100_000
     total_bytes: int = 1 << 40
-    #: Bytes that come out for each that is read.
+    #: Its unpacked size in bytes.
     ratio: int = 100
 
 
 @dataclass(frozen=True, slots=True)
 class PackedMember:
-    """A member that is still packed."""
+    """A packed member."""
 
     name: str
-    #: None: not known before its end.
+    #: None: unknown before its end.
     size: int | None
     #: Its content in blocks of bounded size.
     blocks: Callable[[], Iterator[bytes]]
 
 
 class Budget:
-    """How much may still be unpacked from a container."""
+    """The remaining amount that may be unpacked from a container."""
 
     def __init__(self, limits: ContainerLimits, archive: str, size: int, stop: Stop | None = None) -> None:
         self.archive = archive
@@ -51,13 +51,13 @@ class Budget:
         self._overhead_left = HEADER_BYTES + limits.files * BYTES_PER_FILE
 
     def one_more(self) -> None:
-        """Count a member, be it a file or a folder."""
+        """Count a member, file or folder."""
         self._files += 1
         if self._files > self.limits.files:
             raise self.refusal(f"it has more than {self.limits.files:,} files")
 
     def one_more_folder(self) -> None:
-        """Count a folder that had to be made for a file: one name of a file can ask for hundreds."""
+        """Count a folder that had to be created for a file: one file name can require hundreds."""
         self._folders += 1
         if self._folders > self.limits.files:
             raise self.refusal(f"it has more than {self.limits.files:,} folders")
@@ -82,7 +82,7 @@ class Budget:
             raise self.refusal("it has more headers and padding than its files need")
 
     def refusal(self, why: str) -> BadPayload:
-        """The error for a container that is refused."""
+        """The error for a refused container."""
         return BadPayload(self.archive, why)
 
     def _produce(self, size: int) -> None:

@@ -17,15 +17,15 @@ _LZMA_HEAD = struct.Struct("<BBHBL")
 
 
 class Inflater(Protocol):
-    """Turns compressed bytes into plain ones, in steps."""
+    """Decompresses bytes in steps."""
 
     @property
     def eof(self) -> bool:
-        """Whether the compressed stream says that it ended."""
+        """Whether the compressed stream has ended."""
 
     @property
     def needs_input(self) -> bool:
-        """Whether nothing more comes out without more input."""
+        """Whether more input is needed for more output."""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """Return at most `max_length` bytes; unused input is kept for the next call."""
@@ -68,7 +68,7 @@ class _Deflated:
 
 
 class _Lzma:
-    """LZMA 1 with the properties in front, as zip files have it."""
+    """LZMA 1 with the properties in front, as in zip files."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -109,14 +109,14 @@ class _Lzma:
         }  # fmt: skip
 
 
-#: The methods that are unpacked, by their number in a zip file; each makes an inflater for content of a given size.
+#: The supported methods, by their number in a zip file; each creates an inflater for content of a given size.
 METHODS: Mapping[int, Callable[[int], Inflater]] = {
     0: lambda _size: _Stored(),
     8: lambda _size: _Deflated(),
     12: lambda _size: bz2.BZ2Decompressor(),
     14: _Lzma,
 }
-#: What the others are called.
+#: The names of the other methods.
 NAMES: Mapping[int, str] = {
     1: "Shrink", 2: "Reduce", 3: "Reduce", 4: "Reduce", 5: "Reduce", 6: "Implode", 9: "Deflate64", 10: "PKWARE Implode",
     18: "IBM TERSE", 19: "IBM LZ77", 20: "Zstandard", 93: "Zstandard", 94: "MP3", 95: "XZ", 96: "JPEG", 97: "WavPack",

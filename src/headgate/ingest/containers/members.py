@@ -1,4 +1,4 @@
-"""Zip and tar files of strangers: their members one by one, regular files only, within limits, and never deeper."""
+"""Untrusted zip and tar files: their members one by one, regular files only, within limits, without nesting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headgate.ingest.formats.hashing import RunningDigests, blocks
 from headgate.ingest.safe_files import open_beneath, write_all
 from headgate.ingest.stopping import Stop
 
-#: Endings, in any case, and what they mean.
+#: File name extensions, in any case, and their kinds.
 KINDS: Mapping[str, str] = {
     ".zip": "zip",
     ".tar": "tar",
@@ -38,7 +38,7 @@ KINDS: Mapping[str, str] = {
     ".tbz2": "tar.bz2",
     ".tbz": "tar.bz2",
     ".tarz": "tar.gz",
-    # A single file, whose name is that of the container without its ending.
+    # A single file, with the container's name without its extension.
     ".gz": "gz",
     ".bz2": "bz2",
 }
@@ -60,7 +60,7 @@ class Member:
 
 
 def kind_of(name: str) -> str:
-    """What kind of container a file is by its name; empty: none."""
+    """The kind of a container by its name; empty: none."""
     lower = name.lower()
     return next((kind for ending, kind in KINDS.items() if lower.endswith(ending)), "")
 
@@ -74,10 +74,9 @@ def unpack(
     algorithms: tuple[str, ...] = (DEFAULT,),
     stop: Stop | None = None,
 ) -> list[Member]:
-    """Unpack a container into a folder, which must not exist and appears whole or not at all.
+    """Unpack a container into a folder, which must not exist and appears completely or not at all.
 
-    Members that are containers stay as they are. The folder does not outlive a loss of power for certain: it is
-    made again then.
+    Members that are containers are not unpacked. The folder may not survive a loss of power: it is then created again.
     """
     if kind not in KINDS.values():
         raise BadValue(
@@ -162,7 +161,7 @@ def _entries(archive: Path, kind: str, budget: Budget) -> Iterator[Iterator[Pack
 
 
 def _single_file(archive: Path, source: BinaryIO, budget: Budget) -> Iterator[PackedMember]:
-    """The one file of a container that has no list; its size is not known before its end."""
+    """The single file of a container without a list; its size is unknown before its end."""
     if not archive.stat().st_size:
         raise EOFError("it is empty")
     budget.one_more()
@@ -176,7 +175,7 @@ def _single_file(archive: Path, source: BinaryIO, budget: Budget) -> Iterator[Pa
 
 
 def _decompressed(raw: BinaryIO, kind: str, stack: ExitStack) -> BinaryIO:
-    """A stream of which each read produces no more than it asks for."""
+    """A stream whose reads produce no more than requested."""
     if kind in ("tar.gz", "gz"):
         return cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=raw)))
     if kind in ("tar.bz2", "bz2"):

@@ -1,6 +1,6 @@
-"""Tar files of strangers, read forward with bounded memory: ustar, GNU and pax headers, regular files and folders.
+"""Untrusted tar files, read forward with bounded memory: ustar, GNU and pax headers, regular files and folders.
 
-Python's own reader takes sparse files and chains of headers into memory, however long they say they are.
+Python's own reader loads sparse files and chains of headers into memory, whatever their claimed length.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from headgate.ingest.formats.hashing import BLOCK
 _UNIT = tarfile.BLOCKSIZE
 _REGULAR = frozenset([b"0", b"\0", b"7"])
 _FOLDER = b"5"
-#: GNU tar's label of a volume, and its list of what a folder has, which stands in place of the folder.
+#: GNU tar's volume label, and its list of a folder's content, which replaces the folder.
 _ABOUT = frozenset([b"V", b"D"])
 _LONG_NAME, _LONG_LINK = b"L", b"K"
 _PAX, _PAX_FOR_ALL = frozenset([b"x", b"X"]), b"g"
-#: The notes of a pax header that matter here; all others say nothing of a file's name or content.
+#: The relevant records of a pax header; all others do not affect a file's name or content.
 _NOTES = frozenset(["path", "size"])
 _SPARSE_NOTE = "GNU.sparse."
-#: Digits of the length and of the size in a pax header.
+#: Number of digits of the length and the size in a pax header.
 _MOST_DIGITS = 20
 
 
@@ -35,26 +35,26 @@ class _Header:
 
 
 class _Stream:
-    """Reads forward. Every byte is spent from the budget when it appears."""
+    """Reads forward. Every byte is charged to the budget when it is produced."""
 
     def __init__(self, inner: BinaryIO, budget: Budget) -> None:
         self._inner = inner
         self._budget = budget
 
     def header(self, size: int) -> bytes:
-        """That many bytes of headers."""
+        """The given number of header bytes."""
         found = self._inner.read(size)
         self._budget.overhead(len(found))
         return found
 
     def content(self, size: int) -> bytes:
-        """At most that many bytes of content, and at most a block."""
+        """At most the given number of content bytes, and at most a block."""
         found = self._inner.read(min(size, BLOCK))
         self._budget.content(len(found))
         return found
 
     def skip(self, size: int) -> None:
-        """Leave out bytes of content or padding."""
+        """Skip bytes of content or padding."""
         while size:
             if not (found := self._inner.read(min(size, BLOCK))):
                 raise tarfile.ReadError("it is truncated")
@@ -62,13 +62,13 @@ class _Stream:
             size -= len(found)
 
     def drain(self) -> None:
-        """Read to the end, where the checksum of a compressed file stands."""
+        """Read to the end, which contains the checksum of a compressed file."""
         while found := self._inner.read(BLOCK):
             self._budget.overhead(len(found))
 
 
 def tar_entries(inner: BinaryIO, budget: Budget) -> Iterator[PackedMember]:
-    """The members of a tar file that are regular files, each to be read before the next is asked for."""
+    """The members of a tar file that are regular files; each must be read before the next is requested."""
     stream = _Stream(inner, budget)
     for header in _headers(stream, budget):
         if header.kind == _FOLDER or (header.kind == b"\0" and header.name.endswith("/")):
@@ -85,7 +85,7 @@ def tar_entries(inner: BinaryIO, budget: Budget) -> Iterator[PackedMember]:
 
 
 class _Rest:
-    """What is still to be read of a member."""
+    """The unread part of a member."""
 
     def __init__(self, stream: _Stream, size: int) -> None:
         self._stream = stream
@@ -108,7 +108,7 @@ class _Rest:
 
 
 def _headers(stream: _Stream, budget: Budget) -> Iterator[_Header]:
-    """The header of each member, with what the headers before it say of it."""
+    """The header of each member, with the values of the headers before it."""
     for_all: dict[str, str] = {}
     notes: dict[str, str] = {}
     while any(block := stream.header(_UNIT)):
@@ -134,7 +134,7 @@ def _parsed(block: bytes) -> _Header:
         raise tarfile.ReadError("it is truncated")
     said = _number(block[148:156])
     plain = block[:148] + b" " * 8 + block[156:]
-    # Some old writers added the bytes up as signed numbers.
+    # Some old writers summed the bytes as signed numbers.
     if said != sum(plain) and said != sum(byte - 256 if byte > 127 else byte for byte in plain):
         raise tarfile.ReadError("a header's checksum is wrong")
     name = _text(block[:100].partition(b"\0")[0])
@@ -163,7 +163,7 @@ def _body(stream: _Stream, header: _Header, budget: Budget) -> bytes:
 
 
 def _pax(body: bytes, budget: Budget) -> dict[str, str]:
-    """The notes of a pax header that matter: `LENGTH KEY=VALUE` lines, each as long as it says."""
+    """The relevant records of a pax header: `LENGTH KEY=VALUE` lines, each with its own length."""
     found: dict[str, str] = {}
     place = 0
     while place < len(body) and body[place]:

@@ -1,7 +1,7 @@
-"""Unpack a container in a process of its own, with limits on memory, processor time and file size.
+"""Unpacking a container in a separate process, with limits on memory, processor time and file size.
 
-`container` spends a budget for every byte that it produces. The limits of the operating system hold also where a
-library of which it makes use does not keep to a bound. `python -m headgate.ingest.containers.unpacking` is the child.
+`container` charges a budget for every byte that it produces. The operating system's limits also apply if a library
+exceeds its bounds. `python -m headgate.ingest.containers.unpacking` is the child process.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ from headgate.ingest.containers.budget import BYTES_PER_FILE, ContainerLimits
 from headgate.ingest.containers.members import Member, staging_of, unpack
 from headgate.ingest.stopping import Stop, check_stop
 
-#: How often the parent looks whether it should stop.
+#: How often the parent checks whether it should stop.
 POLL_SECONDS = 0.2
-#: Compressed bytes that are read in a second of processor time by the slowest method, on a slow machine.
+#: Compressed bytes per second of processor time that the slowest method reads on a slow machine.
 SLOWEST_RATE = 1_000_000
-#: Exit code of a child that got no more memory.
+#: Exit code of a child that ran out of memory.
 NO_MEMORY = 77
-#: Files of a container that fit into the memory that every child may use.
+#: Number of files in a container that fit into the minimum memory of a child.
 USUAL_FILES = ContainerLimits().files
 _DIE_WITH_PARENT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What the child may use."""
+    """The limits of the child."""
 
-    #: Bytes of address space: the interpreter, the list of members, and the largest dictionary of a method.
+    #: Bytes of address space: for the interpreter, the list of members, and the largest dictionary of a method.
     memory: int = 768 << 20
-    #: Seconds of processor time, beside those that the size of the container allows for.
+    #: Seconds of processor time, in addition to those for the size of the container.
     seconds: int = 60
 
     def address_space(self, limits: ContainerLimits) -> int:
-        """Bytes of address space for a container of as many files as a profile allows: each is listed in memory."""
+        """Bytes of address space for a container with the maximum number of files of a profile: each is listed in
+        memory.
+        """
         return self.memory + max(0, limits.files - USUAL_FILES) * BYTES_PER_FILE
 
     def processor_seconds(self, size: int) -> int:
-        """Seconds of processor time for a container of that many bytes."""
+        """Seconds of processor time for a container of the given size."""
         return self.seconds + size // SLOWEST_RATE
 
 
@@ -61,9 +63,9 @@ def unpack_confined(
     stop: Stop | None = None,
     confinement: Confinement = Confinement(),  # noqa: B008 - frozen
 ) -> list[Member]:
-    """Unpack a container as `container.unpack` does, in a confined child process.
+    """Unpack a container like `container.unpack`, in a confined child process.
 
-    Raises BadPayload also when the child exceeds its limits, and WorkStopped when `stop` says so.
+    Raises BadPayload also when the child exceeds its limits, and WorkStopped when `stop` requests it.
     """
     task = {
         "archive": str(archive), "kind": kind, "folder": str(folder), "limits": asdict(limits),
@@ -149,7 +151,7 @@ def _work(task: Mapping[str, Any]) -> None:
 
 
 def _confine(confinement: Confinement, limits: ContainerLimits, size: int, parent: int) -> None:
-    """Take the limits upon this process, and end it with its parent."""
+    """Apply the limits to this process, and end it with its parent."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Zip files of strangers, read with bounded memory: the list of members first, then one member after the other."""
+"""Untrusted zip files, read with bounded memory: first the list of members, then one member after another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.ingest.containers.budget import HEADER_BYTES, Budget, PackedMember
 from headgate.ingest.containers.inflating import KNOWN, METHODS, NAMES
 from headgate.ingest.formats.hashing import BLOCK
 
-#: Compressed bytes that are read at once.
+#: Number of compressed bytes that are read at once.
 _STEP = 1 << 16
 #: Encrypted, patched, strongly encrypted, or with a hidden list of members.
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
@@ -30,15 +30,15 @@ _ZIP64_END = struct.Struct("<4sQ2H2L4Q")
 _LISTED = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _LARGE = 0xFFFFFFFF
-#: Kinds of extra fields: sizes and places beyond 4 GB, and a name in UTF-8 beside the one in another encoding.
+#: Kinds of extra fields: sizes and offsets beyond 4 GB, and a UTF-8 name besides the one in another encoding.
 _LARGE_VALUES, _UNICODE_NAME = 0x0001, 0x7075
-#: The system for which a member was made, where it is DOS or Windows.
+#: The system for which a member was created, for DOS and Windows.
 _DOS = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A member as the list at the end of the file describes it."""
+    """A member according to the list at the end of the file."""
 
     name: str
     flags: int
@@ -47,7 +47,7 @@ class _Member:
     packed: int
     size: int
     attributes: int
-    #: Where its own header starts.
+    #: The start of its own header.
     place: int
 
 
@@ -80,7 +80,7 @@ def _check(member: _Member, budget: Budget) -> None:
 
 
 def _directory(raw: BinaryIO, budget: Budget) -> tuple[int, int, int]:
-    """Where the list of members starts and ends, and by how much all places that it names are shifted."""
+    """The start and end of the list of members, and the shift of all offsets in it."""
     start = max(0, raw.seek(0, os.SEEK_END) - (_END.size + 0xFFFF))
     raw.seek(start)
     tail = raw.read(_END.size + 0xFFFF)
@@ -103,7 +103,7 @@ def _directory(raw: BinaryIO, budget: Budget) -> tuple[int, int, int]:
 
 
 def _end_record(tail: bytes) -> int:
-    """Where the last record of a zip file stands, behind which only its comment comes."""
+    """The position of the last record of a zip file, which only the comment follows."""
     place = tail.rfind(b"PK\5\6")
     while place >= 0:
         if place + _END.size <= len(tail) and place + _END.size + _END.unpack_from(tail, place)[7] <= len(tail):
@@ -133,7 +133,7 @@ def _listed(raw: BinaryIO, start: int, end: int, shift: int, budget: Budget) -> 
 
 
 def _extra_fields(extra: bytes) -> dict[int, bytes]:
-    """What stands behind a member's name, by its kind; of two of a kind the first one counts."""
+    """The extra fields of a member, by kind; of two of a kind the first one counts."""
     found: dict[int, bytes] = {}
     place = 0
     while place + 4 <= len(extra):
@@ -144,16 +144,16 @@ def _extra_fields(extra: bytes) -> dict[int, bytes]:
 
 
 def _large_values(field: bytes, values: list[int]) -> list[int]:
-    """Sizes and place that do not fit into the list's own fields stand in an extra field, in this order."""
+    """Sizes and offsets that do not fit into the list's own fields are in an extra field, in this order."""
     numbers = iter(struct.unpack_from(f"<{len(field) // 8}Q", field))
     return [next(numbers, value) if value == _LARGE else value for value in values]
 
 
 def _name(written: bytes, flags: int, unicode_name: bytes, system: int) -> str:
-    """A member's name, which is UTF-8 with or without the mark for it, or stands as such in an extra field.
+    """A member's name, in UTF-8 with or without the flag for it, or in an extra field.
 
-    Otherwise the specification means CP437, and programs for DOS and Windows keep to it; others write Latin-1, in
-    which the bytes from 0x80 to 0x9f are no letters.
+    Otherwise the specification says CP437, and programs for DOS and Windows follow it; others write Latin-1, in which
+    the bytes from 0x80 to 0x9f are not letters.
     """
     if not flags & _UTF8 and unicode_name[:5] == struct.pack("<BL", 1, zlib.crc32(written)):
         return unicode_name[5:].decode()
@@ -167,7 +167,7 @@ def _name(written: bytes, flags: int, unicode_name: bytes, system: int) -> str:
 
 
 def _check_overlap(members: Sequence[_Member], start: int, budget: Budget) -> list[int]:
-    """Where each member must end. Members that share bytes unpack to far more than the file could hold."""
+    """The end of each member. Members that share bytes would unpack to far more than the file can hold."""
     order = sorted(range(len(members)), key=lambda index: members[index].place)
     ends = [start] * len(members)
     for index, following in pairwise(order):
@@ -182,7 +182,7 @@ def _check_overlap(members: Sequence[_Member], start: int, budget: Budget) -> li
 
 
 def _blocks(raw: BinaryIO, member: _Member, end: int, budget: Budget) -> Iterator[bytes]:
-    """A member's content. Not one byte more is produced than its size says and the budget allows."""
+    """A member's content. Never more bytes are produced than its size says and the budget allows."""
     left = _seek_content(raw, member, end, budget)
     inflater = METHODS[member.method](member.size)
     size, checksum = 0, 0
@@ -190,7 +190,7 @@ def _blocks(raw: BinaryIO, member: _Member, end: int, budget: Budget) -> Iterato
         data = raw.read(min(_STEP, left)) if inflater.needs_input else b""
         left -= len(data)
         try:
-            # One byte beyond shows that the size is a lie.
+            # One byte beyond shows that the declared size is wrong.
             block = inflater.decompress(data, min(BLOCK, member.size - size + 1))
         except BadValue as error:
             raise budget.refusal(f"{member.name!r}: {error}") from None
@@ -207,7 +207,7 @@ def _blocks(raw: BinaryIO, member: _Member, end: int, budget: Budget) -> Iterato
 
 
 def _seek_content(raw: BinaryIO, member: _Member, end: int, budget: Budget) -> int:
-    """Go to where a member's content starts. Returns the number of its compressed bytes."""
+    """Seek to the start of a member's content. Returns the number of its compressed bytes."""
     raw.seek(member.place)
     mark, *_, name_bytes, extra_bytes = _LOCAL.unpack(raw.read(_LOCAL.size))
     if mark != b"PK\3\4":

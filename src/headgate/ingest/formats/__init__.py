@@ -1,1 +1,1 @@
-"""Formats of others: manifests, metadata, identifiers, digests and names of files."""
+"""External formats: manifests, metadata, identifiers, digests and file names."""

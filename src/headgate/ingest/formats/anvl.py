@@ -1,4 +1,4 @@
-"""ANVL, a name-value language: `label: value` lines, percent-encoded where they must be."""
+"""ANVL, a name-value language: `label: value` lines, percent-encoded if necessary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headgate.core.errors import BadValue
 from headgate.ingest.formats.lines import lines_of
 
 Pairs = list[tuple[str, str]]
-#: Characters and pairs of a text that is read.
+#: Maximum number of characters and pairs of a text.
 LONGEST_TEXT = 5_000_000
 MOST_PAIRS = 10_000
 
@@ -19,19 +19,21 @@ _ENCODED = re.compile("%([0-9A-Fa-f]{2})?")
 
 
 def write(pairs: Iterable[tuple[str, str]], gap: str = " ") -> str:
-    """One line a pair. Blanks around a label or value are kept by no reader, so that they are not written."""
+    """One line per pair. Readers drop blanks around a label or value, so they are not written."""
     return "".join(f"{_label(label)}:{gap}{_encode(_IN_VALUE, value.strip())}\n" for label, value in pairs)
 
 
 def read(text: str) -> Pairs:
-    """Every pair in its order. A line that starts with a blank continues the one before; # is a comment."""
+    """Every pair, in order. A line that starts with a blank continues the one before; # is a comment."""
     if len(text) > LONGEST_TEXT:
         raise BadValue("ANVL", f"{len(text):,} characters", f"is too long; at most {LONGEST_TEXT:,} are allowed")
     return [(label, " ".join(filter(None, parts))) for label, parts in _lists(text)]
 
 
 def _lists(text: str) -> list[tuple[str, list[str]]]:
-    """Each label with the parts of its value. They are joined once, so that the time grows with the length alone."""
+    """Each label with the parts of its value. They are joined only once, so that the time is proportional to the
+    length.
+    """
     found: list[tuple[str, list[str]]] = []
     continues = False
     for number, line in enumerate(lines_of(text), 1):
@@ -51,7 +53,7 @@ def _lists(text: str) -> list[tuple[str, list[str]]]:
 
 
 def read_unique(text: str) -> dict[str, str]:
-    """The pairs of a text in which no label may stand twice."""
+    """The pairs of a text in which labels must be unique."""
     found: dict[str, str] = {}
     for label, value in read(text):
         if label in found:

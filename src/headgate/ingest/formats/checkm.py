@@ -1,4 +1,4 @@
-"""Checkm 0.7 as Merritt reads and writes it: lines, headers, cells. What the cells mean is in `manifest`."""
+"""Checkm 0.7 as read and written by Merritt: lines, headers, cells. `manifest` interprets the cells."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from headgate.core.errors import BadManifest, BadValue
 from headgate.ingest.formats.lines import lines_of
 
-#: Mistakes after which the rest is not read.
+#: Number of errors after which the rest is not read.
 MOST_PROBLEMS = 1000
-#: Bytes of a line; those of honest manifests are far shorter.
+#: Maximum line length in bytes; legitimate manifests have far shorter lines.
 LONGEST_LINE = 100_000
-#: Lines that are no entries: headers, comments, empty ones.
+#: Lines that are not entries: headers, comments, empty ones.
 MOST_OTHER_LINES = 100_000
 
 _BLANKS = " \t"
@@ -26,13 +26,13 @@ _OTHER_BOMS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 class Problems:
-    """The mistakes that were found so far. They are reported together."""
+    """The errors found so far. They are reported together."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, str]] = []
 
     def add(self, line: int, what: str) -> None:
-        """Record a mistake; line 0 means the manifest as a whole."""
+        """Record an error; line 0 means the manifest as a whole."""
         self._found.append((line, what))
         if len(self._found) == MOST_PROBLEMS:
             self._found.append((0, f"there are {MOST_PROBLEMS:,} errors or more; the rest was not read"))
@@ -42,24 +42,24 @@ class Problems:
         return bool(self._found)
 
     def error(self) -> BadManifest:
-        """All of them, in the order of the lines; what is said of the whole goes to the end."""
+        """All of them, in line order; those about the whole manifest come last."""
         return BadManifest(sorted(self._found, key=lambda problem: problem[0] or 2**62))
 
     def check(self) -> None:
-        """BadManifest if there is one."""
+        """BadManifest if there are any."""
         if self._found:
             raise self.error()
 
 
 class CheckmRow(NamedTuple):
-    """The cells of a line, not decoded yet; empty ones at the end are not there."""
+    """The cells of a line, not decoded yet; empty ones at the end are dropped."""
 
     line: int
     cells: tuple[str, ...]
 
 
 def write(profile: str, prefixes: Sequence[tuple[str, str]], columns: Sequence[str], rows: Iterable[str]) -> bytes:
-    """A manifest of lines that `joined` has made. It ends at the end marker, without a line end."""
+    """A manifest of lines from `joined`. It ends at the end marker, without a line end."""
     heads = ["#%checkm_0.7", f"#%profile | {profile}"]
     heads += [f"#%prefix | {short} | {long}" for short, long in prefixes]
     heads.append(" | ".join(["#%columns", *columns]))
@@ -72,13 +72,13 @@ def joined(cells: Sequence[str]) -> str:
 
 
 def decoded(cell: str, *, exact: bool) -> str:
-    """A cell's text. Only blanks and bars are encoded; in an exact manifest also the % that would read as one."""
+    """A cell's text. Only blanks and bars are encoded; in an exact manifest also a % that would be read as one."""
     pattern = "%(20|7c|25)" if exact else "%(20|7c)"
     return re.sub(pattern, lambda found: chr(int(found[1], 16)), cell)
 
 
 def encoded(text: str, *, exact: bool) -> str:
-    """A text as a cell. BadValue for one that no reader would get back."""
+    """A text as a cell. BadValue for a text that readers would not get back."""
     if not text.isprintable() and any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
         raise BadValue("manifest cell", text, "has a control character")
     if not exact and decoded(text, exact=False) != text:
@@ -101,24 +101,24 @@ def _check_whole(data: bytes, problems: Problems, limit: int) -> None:
 
 
 class Sheet:
-    """A manifest before its cells are interpreted. It is read line by line, and keeps none of them."""
+    """A manifest before its cells are interpreted. It is read line by line, without keeping the lines."""
 
     def __init__(self, data: bytes, problems: Problems, limit: int, most: int) -> None:
-        """BadManifest for what cannot be read at all. `limit` is for bytes, `most` for rows."""
+        """BadManifest for unreadable input. `limit` is the maximum size in bytes, `most` the maximum number of rows."""
         _check_whole(data, problems, limit)
         self._most = most
         self._data = data.removeprefix(_BOM)
         self._problems = problems
-        #: What `#%profile` says, once the first row was read; None: there is no header at all.
+        #: The value of `#%profile`, once the first row was read; None: there is no header at all.
         self.profile: str | None = None
-        #: Rows that were read so far.
+        #: Number of rows read so far.
         self.count = 0
         self._headers = False
         self._ended = False
         self._told_of_more = False
 
     def rows(self) -> Iterator[CheckmRow]:
-        """Each row in its order. Mistakes go to the problems; those of the whole are found at the end."""
+        """Each row, in order. Errors are added to the problems; those about the whole manifest are found at the end."""
         for number, line in enumerate(lines_of(self._data), 1):
             row = self._take(number, line)
             if row is not None:
@@ -129,7 +129,7 @@ class Sheet:
         self._finish()
 
     def _check_more(self, count: int, most: int, what: str) -> None:
-        """Read no further than anybody may go: every line takes time, every row takes memory."""
+        """The limits always apply: every line takes time, and every row takes memory."""
         if count > most:
             self._problems.add(0, f"it has more than the {most:,} {what} that are allowed; the rest was not read")
             raise self._problems.error()
@@ -176,7 +176,7 @@ class Sheet:
         except UnicodeDecodeError as error:
             self._problems.add(number, f"byte {error.start + 1} (0x{data[error.start]:02x}) is not UTF-8")
             return ""
-        # A tab is a blank to everybody; nothing else of its kind has a place in a manifest.
+        # Everyone treats a tab as a blank; other white space is not allowed in a manifest.
         wrong = _CONTROL.search(line)
         if wrong:
             self._problems.add(number, f"it has the control character U+{ord(wrong[0]):04X}")
@@ -185,10 +185,10 @@ class Sheet:
 
 
 def _cells(line: str) -> tuple[str, ...]:
-    """Blanks around a bar are no part of a cell; those before the first and after the last are."""
+    """Blanks around a bar are not part of a cell; those before the first cell and after the last are."""
     if "|" not in line:
         return (line,)
-    # Not by a regular expression: on a long run of blanks its time grows with the square of their number.
+    # No regular expression: with a long run of blanks its time would grow with the square of their number.
     first, *middle, last = line.split("|")
     cells = [first.rstrip(_BLANKS), *(cell.strip(_BLANKS) for cell in middle), last.lstrip(_BLANKS)]
     while cells and not cells[-1]:

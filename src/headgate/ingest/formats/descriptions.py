@@ -1,4 +1,6 @@
-"""What an object is: ERC (`mrt-erc.txt`), Dublin Core (`mrt-dc.xml`), DataCite; read from strangers, written by us."""
+"""Descriptions of objects: ERC (`mrt-erc.txt`), Dublin Core (`mrt-dc.xml`), DataCite; untrusted when read, and written
+by us.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from headgate.ingest.formats import anvl, ark
 from headgate.ingest.formats.manifest import LONGEST_VALUE, MOST_LOCAL_IDS, UNASSIGNED, local_ids
 from headgate.service.queue.checks import DUBLIN_CORE
 
-#: Bytes of an XML file that is read.
+#: Maximum size of an XML file, in bytes.
 LARGEST_XML = 5_000_000
-#: Elements of an XML file that is read.
+#: Maximum number of elements in an XML file.
 MOST_ELEMENTS = 100_000
 
 _DC = "http://purl.org/dc/elements/1.1/"
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
-#: Several values of these stand in one text, with ; between them.
+#: Several values of these are one text, separated by ;.
 _SEVERAL = ("subject", "creator", "relation", "identifier")
 _NOT_KEPT = re.compile("[\0\ud800-\udfff]")
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -29,7 +31,7 @@ _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Who, what and when, and whatever else Dublin Core can say."""
+    """Who, what and when, and all other elements of Dublin Core."""
 
     who: str = ""
     what: str = ""
@@ -38,11 +40,11 @@ class Description:
     dublin_core: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     def filled(self, other: Description) -> Description:
-        """With what the other says where this one says nothing."""
+        """With the other's values where this one has none."""
         return other.changed(self)
 
     def changed(self, other: Description) -> Description:
-        """With what the other says, and this where it says nothing."""
+        """With the other's values, and these where it has none."""
         fields = {**self.dublin_core}
         for name, values in other.dublin_core.items():
             there = fields.get(name, ())
@@ -65,7 +67,7 @@ class Erc:
 
 
 def said(configuration: Mapping[str, Any]) -> Description:
-    """What a job's configuration says, by the names of the submission's metadata (`erc_who`, `dc_title`, …)."""
+    """The description in a job's configuration, by the names of submitted metadata (`erc_who`, `dc_title`, …)."""
     texts = {name: _text(value) for name, value in configuration.items() if value is not None}
     fields = {name: _values(name, texts[f"dc_{name}"]) for name in DUBLIN_CORE if texts.get(f"dc_{name}")}
     return Description(texts.get("erc_who", ""), texts.get("erc_what", ""), texts.get("erc_when", ""), fields)
@@ -92,7 +94,7 @@ def write_erc(description: Description, primary: str, local: Sequence[str]) -> s
 
 
 def read_erc(text: str) -> Erc:
-    """A depositor's `mrt-erc.txt`, also as one line `erc: who | what | when | where`."""
+    """A depositor's `mrt-erc.txt`, also in the one-line form `erc: who | what | when | where`."""
     found: dict[str, list[str]] = {"who": [], "what": [], "when": [], "where": []}
     for label, value in anvl.read(text):
         if label == "erc" and value:
@@ -105,7 +107,7 @@ def read_erc(text: str) -> Erc:
 
 
 def _places(wheres: Sequence[str]) -> Identifiers:
-    """The first ARK is the object's; all else is what the depositor calls it."""
+    """The first ARK is the object's; all other names are local ids."""
     ids = [each for where in wheres for each in local_ids(where)]
     _check_count(ids)
     arks = [each for each in ids if each.lower().startswith("ark:")]
@@ -126,7 +128,7 @@ def _assigned(value: str) -> str:
 
 
 def write_dublin_core(fields: Mapping[str, Sequence[str]]) -> bytes:
-    """`mrt-dc.xml`: an element for each value, in the order of the standard. Without any it is written too."""
+    """`mrt-dc.xml`: an element for each value, in the order of the standard. It is written even without values."""
     etree = _etree()
     root = etree.Element("DublinCore", nsmap={"xsi": _XSI, "dc": _DC})
     for name in DUBLIN_CORE:
@@ -146,7 +148,7 @@ def read_dublin_core(data: bytes) -> Description:
 
 
 def names_in(description: Description) -> tuple[str, ...]:
-    """What Dublin Core calls the object, but for names that we or others like us have given."""
+    """Dublin Core's names of the object, except names that we or similar services have assigned."""
     told = (part.strip() for each in description.dublin_core.get("identifier", ()) for part in each.split(";"))
     ids = tuple(each for each in told if each and not each.lower().startswith("ark:"))
     _check_count(ids)
@@ -154,7 +156,7 @@ def names_in(description: Description) -> tuple[str, ...]:
 
 
 def read_datacite(data: bytes) -> Description:
-    """Creators, titles and year of a depositor's DataCite XML, of whatever version."""
+    """Creators, titles and year of a depositor's DataCite XML, of any version."""
     wanted = {name: name for name in ("creatorName", "title", "publicationYear")}
     found = _values_in("mrt-datacite.xml", data, lambda tag: wanted.get(tag.rpartition("}")[2]))
     who, what, when = ("; ".join(found.get(name, ())) for name in wanted)
@@ -162,11 +164,11 @@ def read_datacite(data: bytes) -> Description:
 
 
 def _values_in(what: str, data: bytes, wanted: Callable[[str], str | None]) -> dict[str, list[str]]:
-    """The texts of the elements that are wanted, by the names that `wanted` gives them. No tree is built."""
+    """The texts of the wanted elements, by the names in `wanted`. No tree is built."""
     etree = _etree()
     if len(data) > LARGEST_XML:
         raise BadValue(what, f"{len(data):,} bytes", f"is too large; at most {LARGEST_XML:,} are allowed")
-    # Looked for before anything is parsed; zero bytes aside, so that UTF-16 does not hide it.
+    # Searched for before parsing; zero bytes are ignored, so that UTF-16 does not hide it.
     if b"<!DOCTYPE" in data.replace(b"\0", b""):
         raise _no_document_type(what)
     collector = _Collector(what, wanted)
@@ -179,14 +181,14 @@ def _values_in(what: str, data: bytes, wanted: Callable[[str], str | None]) -> d
 
 
 class _Collector:
-    """What the parser calls. A text belongs to the innermost element that is wanted, and so is kept once."""
+    """The parser's callbacks. A text belongs to the innermost wanted element, so it is kept only once."""
 
     def __init__(self, what: str, wanted: Callable[[str], str | None]) -> None:
         self.values: dict[str, list[str]] = {}
         self._what = what
         self._wanted = wanted
         self._elements = 0
-        #: The open elements: each one's name if it is wanted, and where the text within it goes.
+        #: The open elements: each one's name if it is wanted, and the element that receives its text.
         self._open: list[tuple[str | None, list[str] | None]] = []
 
     def start(self, tag: str, _attributes: Mapping[str, str]) -> None:
@@ -232,7 +234,7 @@ def _text(value: Any) -> str:
 
 
 def _kept(text: str) -> str:
-    """Without what no database and no file takes: it would stop an object that is stored already."""
+    """Without characters that databases and files cannot store: they would stop an object that is already stored."""
     return _NOT_KEPT.sub("\ufffd", text)
 
 

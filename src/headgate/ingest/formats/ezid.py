@@ -1,4 +1,4 @@
-"""EZID, which makes identifiers known to the world: its text protocol, and a client that a transport is handed to."""
+"""EZID, which registers identifiers: its text protocol, and a client for a given transport."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from headgate.ingest.formats.descriptions import Description
 from headgate.ingest.formats.manifest import UNASSIGNED
 from headgate.ingest.retries import Retries, seconds_of
 
-#: Answers after which the same request may do better: too many at once, or something between us and EZID.
+#: Statuses after which the same request may succeed: too many requests, or a problem between us and EZID.
 _BUSY = (429, 503)
 _PASSING = (*_BUSY, 500, 502, 504)
-#: In place of a status, where no answer came.
+#: Used as a status if there was no answer.
 _LOST = 0
 
 
 @dataclass(frozen=True, slots=True)
 class EzidRequest:
-    """A request, ready to be sent."""
+    """A complete request."""
 
     method: str
     url: str
-    #: Never shown: the password is in it.
+    #: Never shown: it contains the password.
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = b""
 
@@ -38,27 +38,27 @@ class EzidAnswer:
     """What came back."""
 
     status: int
-    #: By their names in small letters.
+    #: By their names in lower case.
     headers: Mapping[str, str]
     body: bytes
 
 
-#: Sends a request. OSError or Unavailable: no answer came, and nobody knows whether the request did.
+#: Sends a request. OSError or Unavailable: there was no answer, and it is unknown whether the request arrived.
 Transport = Callable[[EzidRequest], EzidAnswer]
 
 
 @dataclass(frozen=True, slots=True)
 class EzidOutcome:
-    """An answer of EZID, read."""
+    """A parsed answer of EZID."""
 
-    #: What its first line says: the identifier, or the error.
+    #: The content of its first line: the identifier, or the error.
     text: str
     succeeded: bool
-    #: Whether the first line was EZID's at all; something between us and it may answer too.
+    #: Whether the first line is from EZID at all; a proxy may answer too.
     understood: bool = True
 
 
-#: Somebody waits for the name, and EZID is asked to be asked seldom.
+#: An ingest job waits for the name, but EZID asks for few requests.
 RETRIES = Retries(tries=4, pause=2.0, longest_pause=60.0)
 
 
@@ -74,12 +74,12 @@ def record(
     target: str = "",
     owner: str = "",
 ) -> dict[str, str]:
-    """The metadata of an object that EZID is sent; `target` is the page that its name leads to."""
+    """The metadata of an object for EZID; `target` is the landing page of its name."""
     block = [("who", description.who), ("what", description.what), ("when", description.when)]
     block += [("where", str(ark))] if ark else []
     block += [("where", "; ".join(local))]
     said = {
-        # EZID decodes a value once, and the whole block is one value: no line of it is encoded by itself.
+        # EZID decodes a value once, and the whole block is one value: its lines are not encoded separately.
         "erc": "".join(f"{label}: {' '.join(value.split()) or UNASSIGNED}\n" for label, value in block),
         "mrt.creator": context,
         "_target": target,
@@ -89,30 +89,30 @@ def record(
 
 
 def target_url(base: str, ark: Ark) -> str:
-    """Where Merritt shows an object. On its way to EZID it is encoded once more, as every value."""
+    """Merritt's page for an object. For EZID it is encoded once more, like every value."""
     return f"{base.rstrip('/')}/m/{quote(str(ark), safe='')}"
 
 
 def registration(base: str, ark: Ark, said: Mapping[str, str], headers: Mapping[str, str]) -> EzidRequest:
-    """Register one of our names, or change its metadata. Sent twice, it is as if sent once."""
+    """Register one of our names, or change its metadata. Repeating it has no further effect."""
     url = f"{base.rstrip('/')}/id/{quote(str(ark), safe=':/')}?update_if_exists=yes"
     return EzidRequest("PUT", url, headers, anvl.write(said.items()).encode())
 
 
 def minting(base: str, shoulder: str, said: Mapping[str, str], headers: Mapping[str, str]) -> EzidRequest:
-    """Ask for a new name. Sent twice, it gives two."""
+    """Ask for a new name. Repeating it mints two."""
     url = f"{base.rstrip('/')}/shoulder/{check_shoulder(shoulder)}"
     return EzidRequest("POST", url, headers, anvl.write(said.items()).encode())
 
 
 def headers_of(user: str, password: str) -> dict[str, str]:
-    """What every request carries."""
+    """The content of every request."""
     secret = base64.b64encode(f"{user}:{password}".encode()).decode()
     return {"Authorization": f"Basic {secret}", "Content-Type": "text/plain; charset=UTF-8", "Accept": "text/plain"}
 
 
 def read(answer: EzidAnswer) -> EzidOutcome:
-    """The first line decides, whatever the number of the status is."""
+    """The first line decides, whatever the status code."""
     line = answer.body.decode(errors="replace").partition("\n")[0]
     try:
         ((word, text),) = anvl.read(line)
@@ -132,7 +132,7 @@ def read(answer: EzidAnswer) -> EzidOutcome:
 
 
 class Ezid:
-    """EZID at one address, for one account."""
+    """EZID at one address, with one account."""
 
     def __init__(
         self,
@@ -151,11 +151,11 @@ class Ezid:
         self._retries = retries or RETRIES
 
     def name(self, known: Ark | None, shoulder: str, said: Mapping[str, str]) -> Ark:
-        """The object's name, known to EZID. It is minted there only if there is none yet."""
+        """The object's name, registered at EZID. It is minted there only if it has none yet."""
         return self.register(known, said) if known else self.mint(shoulder, said)
 
     def register(self, ark: Ark, said: Mapping[str, str]) -> Ark:
-        """Make a name known, or what is known of it new. A lost answer is asked for again."""
+        """Register a name, or update its metadata. A lost answer is requested again."""
         request = registration(self._base, ark, said, self._headers)
         named = self._identifier(self._ask(request, lambda status, _: status in (_LOST, *_PASSING)))
         if named != ark:
@@ -163,7 +163,7 @@ class Ezid:
         return named
 
     def mint(self, shoulder: str, said: Mapping[str, str]) -> Ark:
-        """A new name. If its answer is lost, nobody asks again: that could mint a second one."""
+        """A new name. If its answer is lost, the request is not repeated: that could mint a second name."""
         request = minting(self._base, shoulder, said, self._headers)
         return self._identifier(self._ask(request, lambda status, outcome: outcome.understood and status in _BUSY))
 

@@ -1,4 +1,4 @@
-"""Names of files that strangers give us: what may be written below a folder of ours, and nothing else."""
+"""Untrusted file names: which ones may be written below one of our folders."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from functools import lru_cache
 
 from headgate.core.errors import BadValue
 
-#: Bytes of one part of a path, in UTF-8: what every file system of today can keep.
+#: Maximum bytes of one part of a path, in UTF-8: every current file system can store that.
 PART_BYTES = 255
-#: Bytes of a whole path; the key of an S3 object may have 1,024, and ours goes below a prefix.
+#: Maximum bytes of a whole path; the key of an S3 object may have 1,024, and ours is below a prefix.
 PATH_BYTES = 900
 
-#: They open a device instead of a file on Windows, with any ending, in any case.
+#: On Windows they open a device instead of a file, with any extension, in any case.
 _DEVICES = frozenset(
     ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"]
     + [f"{port}{number}" for port in ("COM", "LPT") for number in "0123456789¹²³"]
 )
-#: Characters that look like a slash or a backslash and have no compatible form that is one.
+#: Characters that look like a slash or a backslash without being compatible equivalents.
 _SLASHES = frozenset("\u2044\u2215\u2216\u29f5\u29f8\u29f9\u2571\u2572\u27cb\u27cd")
-#: Joiners: invisible, and part of the spelling in several scripts.
+#: Joiners: invisible, but part of the spelling in several scripts.
 _JOINERS = "\u200c\u200d"
-#: What is said of a place where names that differ only in case are one file.
+#: The advice for a location where names that differ only in case are one file.
 CASE_ADVICE = "does not keep such names apart; rename one of them, or move it to a file system that does"
 #: Control, format, surrogate, private and unassigned characters, line and paragraph separators.
 _UNSEEN = frozenset(["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
 
 
 def check_file_name(value: object, what: str = "file name") -> str:
-    """A relative path in NFC that stays below its folder on every file system. BadValue says why it does not."""
+    """A relative path in NFC that stays below its folder on every file system. BadValue with the reason otherwise."""
     if not isinstance(value, str):
         raise BadValue(what, value, f"is {type(value).__name__}, not text")
     why = _why_not(value)
@@ -40,7 +40,7 @@ def check_file_name(value: object, what: str = "file name") -> str:
 
 
 def same_letters(name: str) -> str:
-    """Names with the same key are one file on a file system that spells letters its own way, and look alike to all."""
+    """Names with the same key are one file on a file system that normalises Unicode, and look alike to users."""
     return unicodedata.normalize("NFC", name.translate(dict.fromkeys(map(ord, _JOINERS))))
 
 
@@ -52,24 +52,24 @@ def same_place(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """Two names of one list that cannot both be files."""
+    """Two names in a list that cannot both be files."""
 
-    #: Where the later one stands in the list.
+    #: The position of the later one in the list.
     index: int
-    #: Where the earlier one stands.
+    #: The position of the earlier one.
     earlier: int
     #: Why, for people.
     why: str
 
 
 def collisions(names: Iterable[str], case_blind: str = "") -> Iterator[Collision]:
-    """Each name that is another's again: the same, alike but for the spelling of letters, or a folder of another.
+    """Each name that collides with another: equal, equal after normalisation, or a folder of another.
 
-    `case_blind`: the place for which names that differ only in case are one; empty: they are kept apart.
-    Takes memory for the names alone, however many folders they have, and finds collisions in no particular order.
+    `case_blind`: the location where names that differ only in case are one; empty: they are distinct. It needs memory
+    only for the names, however many folders they have, and returns collisions in no particular order.
     """
     given = list(names)
-    #: Keys in an order in which what is in a folder directly follows the file of the folder's name.
+    #: Sort keys by which the content of a folder directly follows a file with the folder's name.
     key_of = same_place if case_blind else same_letters
     keyed = sorted((key_of(name).replace("/", "\0"), index) for index, name in enumerate(given))
     above: list[tuple[str, int]] = []
@@ -115,7 +115,7 @@ def _why_not(path: str) -> str:
 
 
 def _why_not_whole(path: str) -> str:
-    if len(path) > 4 * PATH_BYTES:  # However its letters are spelt; what is longer is not even looked at.
+    if len(path) > 4 * PATH_BYTES:  # In any Unicode form; longer names are not examined.
         return f"has {len(path):,} characters; at most {PATH_BYTES} bytes are allowed"
     unseen = next(filter(_is_unseen, path), "")
     if unseen:
@@ -134,7 +134,7 @@ def _why_not_whole(path: str) -> str:
 def _why_not_part(part: str) -> str:
     alike = unicodedata.normalize("NFKC", part)
     size = len(part.encode())
-    # Some systems take a device by the name up to the first dot or colon, blanks at its end aside.
+    # Some systems recognise a device by the name up to the first dot or colon, ignoring trailing blanks.
     device = alike.replace(":", ".").partition(".")[0].rstrip().upper()
     faults = (
         (not part, "has an empty part between slashes"),

@@ -1,4 +1,4 @@
-"""Digests of what passes: several algorithms at once, in one pass."""
+"""Digests of a stream: several algorithms at once, in one pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import BinaryIO, Protocol
 
 from headgate.ingest.formats.digests import check_algorithm, check_digest
 
-#: How much is read, hashed and written at once.
+#: Number of bytes that are read, hashed and written at once.
 BLOCK = 1 << 20
 
 _CHECKSUMS: Mapping[str, tuple[Callable[[bytes, int], int], int]] = {
@@ -37,7 +37,7 @@ class _Checksum:
 
 
 class RunningDigests:
-    """Size and digests of what has passed so far."""
+    """Size and digests of the data so far."""
 
     def __init__(self, algorithms: Iterable[str]) -> None:
         self._digests: dict[str, _Digest] = {name: _new(name) for name in map(check_algorithm, algorithms)}
@@ -55,7 +55,7 @@ class RunningDigests:
 
 
 def mismatch(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
-    """Return which digest differs, for people; empty if none does. Case does not count."""
+    """Return which digest differs, as text; empty if none does. Case is ignored."""
     for algorithm, value in expected.items():
         name = check_algorithm(algorithm)
         wanted = check_digest(name, value)
@@ -70,7 +70,7 @@ def blocks(source: BinaryIO) -> Iterator[bytes]:
 
 
 def data_digests(data: bytes, algorithms: Iterable[str]) -> dict[str, str]:
-    """Digests of what is in memory."""
+    """Digests of data in memory."""
     running = RunningDigests(algorithms)
     running.update(data)
     return running.values()
@@ -88,5 +88,5 @@ def file_digests(path: Path, algorithms: Iterable[str]) -> dict[str, str]:
 def _new(algorithm: str) -> _Digest:
     if algorithm in _CHECKSUMS:
         return _Checksum(algorithm)
-    # Old algorithms are only compared with what a depositor wrote down; nothing is trusted for them.
+    # Old algorithms are only compared with a depositor's values, never trusted.
     return hashlib.new(algorithm, usedforsecurity=False)

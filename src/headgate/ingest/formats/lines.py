@@ -1,4 +1,4 @@
-"""Lines of texts that may be large: one after the other, without a list of all."""
+"""Lines of potentially large texts: one after another, without a list of all."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _ENDS: Mapping[type, re.Pattern[Any]] = {str: re.compile("\r\n?|\n"), bytes: re.
 
 
 def lines_of(text: AnyStr) -> Iterator[AnyStr]:
-    """Lines without their ends, which are LF, CR LF or CR alone; what follows the last end is a line if there is any.
+    """Lines without their ends (LF, CR LF or CR); text after the last end is a line too.
 
-    Not `splitlines`: it also splits at characters that are part of a text here.
+    Not `splitlines`, which also splits at characters that are part of a text here.
     """
     start = 0
     for end in _ENDS[type(text)].finditer(text):

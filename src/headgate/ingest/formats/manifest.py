@@ -1,4 +1,4 @@
-"""Manifests: what an object is made of, or which objects a batch has. Every mistake is found at once."""
+"""Manifests: the files of an object, or the objects of a batch. All errors are found at once."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from headgate.ingest.formats import ark, checkm
 from headgate.ingest.formats.digests import HEX_DIGITS, check_algorithm, check_digest, spelled
 from headgate.ingest.formats.file_names import check_file_name, collisions
 
-#: Bytes of a manifest, where a profile does not say otherwise.
+#: Default maximum size of a manifest in bytes.
 LARGEST = 50_000_000
-#: Entries of a manifest, where a profile does not say otherwise.
+#: Default maximum number of entries of a manifest.
 MOST_ENTRIES = 100_000
-#: Local ids of one object.
+#: Maximum number of local ids of one object.
 MOST_LOCAL_IDS = 100
-#: Characters that are kept of what describes an object.
+#: Maximum number of characters of a description.
 LONGEST_VALUE = 3500
-#: URLs of other kinds are nothing that anybody here could fetch.
+#: URLs of other schemes cannot be fetched here.
 SCHEMES = ("http", "https", "s3", "file")
-#: What metadata says where nothing is assigned.
+#: The value for unassigned metadata.
 UNASSIGNED = "(:unas)"
 
 _REGISTRY = "http://uc3.cdlib.org/registry"
@@ -40,23 +40,23 @@ _OBJECT = ("primaryIdentifier", "localIdentifier", "creator", "title", "date")
 
 @dataclass(frozen=True, slots=True)
 class ManifestLayout:
-    """A kind of manifest. Its columns are fixed, whatever a header line calls them."""
+    """A kind of manifest. Its columns are fixed, whatever names a header line uses."""
 
     name: str
     folder: str
     columns: tuple[str, ...]
-    #: What the payload of each row is: file, container or object_manifest; empty: a file of one object.
+    #: The payload type of each row: file, container or object_manifest; empty: a file of one object.
     payload: str = ""
-    #: Written and read only by Headgate, so that every name can be kept as it is.
+    #: Read and written only by Headgate, so that every name can be kept unchanged.
     exact: bool = False
 
     @property
     def profile(self) -> str:
-        """The URL that names it in a manifest's head."""
+        """The URL that identifies it in a manifest's head."""
         return f"{_REGISTRY}/{self.folder}/{self.name}"
 
     def is_named(self, profile: str) -> bool:
-        """Whether a manifest's head means this one."""
+        """Whether a manifest's head means this kind."""
         return profile in (self.profile, f"{_REGISTRY}/mrt/{self.name}")
 
 
@@ -66,7 +66,7 @@ CONTAINERS = ManifestLayout("mrt-container-batch-manifest", "ingest/manifest", (
 SINGLE_FILES = ManifestLayout("mrt-single-file-batch-manifest", "ingest/manifest", (*_FILE, *_OBJECT), "file")
 #: From ingest to storage: `mrt-manifest.txt` in the system folder.
 STORAGE = ManifestLayout("mrt-add-manifest", "store/manifest", (*_FILE, "mimeType"), exact=True)
-#: What a container may say of itself: `mrt-manifest.txt` in it.
+#: A container's own list: `mrt-manifest.txt` in it.
 CONTENTS = ManifestLayout(
     "mrt-object-manifest",
     "store/manifest",
@@ -74,9 +74,9 @@ CONTENTS = ManifestLayout(
 )
 LAYOUTS = (OBJECT, BATCH, CONTAINERS, SINGLE_FILES, STORAGE, CONTENTS)
 
-#: What each column holds, for the reference.
+#: The content of each column, for the reference.
 COLUMNS: Mapping[str, str] = {
-    "fileURL": f"Where the bytes are: {', '.join(f'`{scheme}`' for scheme in SCHEMES)}, as far as the profile's "
+    "fileURL": f"Location of the bytes: {', '.join(f'`{scheme}`' for scheme in SCHEMES)}, as far as the profile's "
     "`[sources]` allow. Required.",
     "hashAlgorithm": f"The digest's algorithm, in any case, with or without a hyphen: "
     f"{', '.join(f'`{name}`' for name in HEX_DIGITS)}.",
@@ -98,11 +98,11 @@ COLUMNS: Mapping[str, str] = {
 class ManifestEntry:
     """One row: a file of an object, or an object of a batch."""
 
-    #: Where its bytes are; empty only for what a container says of itself.
+    #: Location of its bytes; empty only in a container's own list.
     url: str
     #: Its name below the object's folder, or that of the payload.
     name: str
-    #: Both or none: which digest, and its value in small letters.
+    #: Both or none: the algorithm, and the value in lower case.
     algorithm: str = ""
     digest: str = ""
     #: Bytes; None: not said.
@@ -115,13 +115,13 @@ class ManifestEntry:
     creator: str = ""
     title: str = ""
     date: str = ""
-    #: Where it stands in the manifest; no part of what it says.
+    #: Its position in the manifest, which is not compared.
     line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest without mistakes."""
+    """A manifest without errors."""
 
     layout: ManifestLayout
     entries: tuple[ManifestEntry, ...]
@@ -139,9 +139,9 @@ class FoundFile:
 def parse(
     data: bytes, expected: Sequence[ManifestLayout], *, limit: int = LARGEST, most: int = MOST_ENTRIES
 ) -> Manifest:
-    """A manifest of one of the expected kinds (without a head: of the first). BadManifest with every mistake.
+    """A manifest of one of the expected kinds (without a head: of the first). BadManifest with every error.
 
-    At most `most` entries are kept in memory, whatever the manifest has.
+    At most `most` entries are kept in memory, however long the manifest is.
     """
     problems = checkm.Problems()
     sheet = checkm.Sheet(data, problems, limit, most)
@@ -156,7 +156,7 @@ def parse(
     if layout is None:
         wanted = " or ".join(each.profile for each in expected)
         problems.add(0, f"its profile is {(sheet.profile or '')[:200] or 'empty'}; here it must be {wanted}")
-        # What the columns mean is not known, so that nothing true could be said of them.
+        # The meaning of the columns is unknown, so nothing more can be checked.
         raise problems.error()
     if not layout.payload:
         _check_collisions(entries, problems)
@@ -165,20 +165,20 @@ def parse(
 
 
 def write(layout: ManifestLayout, entries: Iterable[ManifestEntry]) -> bytes:
-    """A manifest of that kind. BadValue for what cannot be written so that it is read again."""
+    """A manifest of that kind. BadValue for values that could not be read back."""
     columns = [("nfo:" if column in _FILE else "mrt:") + column.replace("URL", "Url") for column in layout.columns]
     return checkm.write(layout.profile, _PREFIXES, columns, (_line(layout, entry) for entry in entries))
 
 
 def differences(manifest: Manifest, found: Mapping[str, FoundFile]) -> list[tuple[int, str]]:
-    """Where a container and what it says of itself differ, both ways; a line is 0 for what it does not name."""
+    """Differences between a container and its own list, in both directions; line 0 for files that it does not name."""
     listed = {entry.name for entry in manifest.entries}
     missing = [(0, f"{name!r} is in the container, but not in the manifest") for name in found if name not in listed]
     return [*filter(None, (_difference(entry, found.get(entry.name)) for entry in manifest.entries)), *missing]
 
 
 def check_url(value: str) -> str:
-    """A URL that somebody could fetch; whether a profile allows it is the profile's answer."""
+    """A URL that can be fetched; the profile decides whether it is allowed."""
     text = value.strip(" \t")
     if len(text) > RESOURCE_LENGTH:
         raise BadValue(
@@ -192,7 +192,7 @@ def check_url(value: str) -> str:
 
 # ---------------------------------------------------------------- reading
 
-#: From the cells of a row, its layout and its URL to values of its entry.
+#: From the cells of a row, its layout and its URL to the values of its entry.
 _Reader = Callable[[Mapping[str, str], ManifestLayout, str], dict[str, Any]]
 
 
@@ -228,7 +228,7 @@ def _read_name(cells: Mapping[str, str], layout: ManifestLayout, url: str) -> di
     name = cells.get("fileName", "")
     if name or "fileURL" not in layout.columns:
         return {"name": check_file_name(name)}
-    if not url:  # It was reported already, and has no name to give.
+    if not url:  # It was reported already, and has no name.
         return {}
     path = urlsplit(url).path
     name = path.replace("/", "") if layout.payload else path.removeprefix("/")
@@ -253,7 +253,7 @@ def _size(text: str) -> int | None:
 
 
 def _moment(text: str) -> datetime | None:
-    """A time that cannot be read says nothing, as it does in Merritt."""
+    """An unreadable time is ignored, as in Merritt."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -267,7 +267,7 @@ def _primary(text: str) -> str:
 
 
 def local_ids(text: str) -> tuple[str, ...]:
-    """Local ids as they are written: several with ; between them, each counted once."""
+    """Local ids in their notation: separated by ;, each counted once."""
     ids = dict.fromkeys(each.strip() for each in text.split(";"))
     if len(ids) > MOST_LOCAL_IDS:
         raise BadValue("local ids", text, f"are {len(ids):,}; at most {MOST_LOCAL_IDS} are allowed")
@@ -301,7 +301,7 @@ def _reader(column: str) -> _Reader:
     return lambda cells, _layout, _url: {field: read(cells.get(column, ""))}
 
 
-#: Each by itself, so that every mistake of a row is reported.
+#: Each one separately, so that every error of a row is reported.
 _READERS: tuple[_Reader, ...] = (_read_url, _read_name, _read_digest, *map(_reader, _REST))
 
 

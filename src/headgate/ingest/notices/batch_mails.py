@@ -1,4 +1,4 @@
-"""What depositors read: that a batch was taken in, how it ended, and what changed since. Mail with JSON attached."""
+"""Mails to depositors: that a batch was accepted, how it ended, and what has changed since. Mail with JSON attached."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from headgate.core.queue.model import Batch, Folder, IngestJob, Report, folder_o
 from headgate.core.values.redaction import redact
 from headgate.ingest.profiles.values import mail_address
 
-#: Characters of one value in the text; the attachment has all of them.
+#: Maximum number of characters of one value in the text; the attachment has all of them.
 LONGEST_VALUE = 200
-#: Jobs that the text lists of each kind; the attachment has all of them.
+#: Number of jobs of each kind that the text lists; the attachment has all of them.
 LONGEST_LIST = 200
 
 
@@ -43,7 +43,7 @@ def confirmation(batch: Batch, jobs: Sequence[IngestJob], envelope: Envelope) ->
 
 
 def batch_report(batch: Batch, jobs: Iterable[IngestJob], number: int, envelope: Envelope) -> EmailMessage:
-    """How a batch ended. Reports of a batch are numbered from 1."""
+    """The report about the end of a batch. Reports of a batch are numbered from 1."""
     completed, failed = _sorted(jobs)
     text = [*_head(batch), f"Jobs completed: {len(completed)}", f"Jobs failed: {len(failed)}"]
     text += [f"Message: {_plain(batch.message)}"] if batch.message else []
@@ -60,7 +60,7 @@ def batch_report(batch: Batch, jobs: Iterable[IngestJob], number: int, envelope:
 def update_report(
     batch: Batch, jobs: Iterable[IngestJob], before: Report, number: int, envelope: Envelope
 ) -> EmailMessage | None:
-    """What changed since the report before; None: nothing did, and nobody is notified."""
+    """The changes since the last report; None: there are none, and nobody is notified."""
     completed, failed = _sorted(jobs)
     succeeded = [job for job in completed if job.id not in before.successful]
     newly_failed = [job for job in failed if job.id not in before.failed]
@@ -79,7 +79,7 @@ def update_report(
 
 
 def status_report(jobs: Iterable[IngestJob]) -> Report:
-    """What the batch's status-report holds: always the full lists."""
+    """The content of the batch's status-report: always the full lists."""
     completed, failed = _sorted(jobs)
     return Report(tuple(job.id for job in failed), tuple(job.id for job in completed))
 
@@ -151,7 +151,7 @@ def _address(text: str) -> Address:
 def _message(
     batch: Batch, kind: str, subject: str, text: Sequence[str], data: dict[str, Any], envelope: Envelope
 ) -> EmailMessage:
-    """The same report is the same message to the byte, so that sending it twice is seen as one."""
+    """The same report always has exactly the same bytes, so that a repeat is recognised."""
     if not envelope.recipients:
         raise BadValue("recipients", envelope.recipients, "are missing; set notification in the profile")
     name = f"{batch.id}.{kind}"
@@ -164,7 +164,7 @@ def _message(
     message["Subject"] = subject
     message["Date"] = format_datetime(envelope.at)
     message["Message-ID"] = f"<{name}.{batch.submission.origin}@{sender.domain}>"
-    # So that no vacation notice answers it (RFC 3834).
+    # Prevents automatic replies (RFC 3834).
     message["Auto-Submitted"] = "auto-generated"
     message.set_content("\n".join(text).rstrip() + "\n")
     attached = json.dumps(data, indent=2, ensure_ascii=False).encode(errors="replace")

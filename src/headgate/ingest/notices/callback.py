@@ -1,6 +1,6 @@
-"""Telling another program what happened to a job: one signed POST, as the Standard Webhooks say.
+"""Notifying another program of a job's outcome: one signed POST, according to Standard Webhooks.
 
-The id is the same in every attempt, so that a receiver that compares ids sees one callback.
+The id is the same in every attempt, so that a receiver can detect repeats.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headgate.ingest.sources.fetch import Fetcher, check_answer
 from headgate.ingest.stopping import Stop, waited
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - what every secret starts with
-#: Shorter keys can be guessed, and longer ones gain nothing.
+#: Shorter keys can be guessed, and longer ones add no security.
 _KEY_BYTES = range(24, 65)
 
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """What is sent, where, and under which id."""
+    """The content, the URL and the id of a callback."""
 
     url: str
     #: Stable, and without a dot.
@@ -43,9 +43,9 @@ def deliver(
     stop: Stop | None = None,
     clock: Callable[[], float] = time.time,
 ) -> None:
-    """Send it until the receiver takes it.
+    """Send it until the receiver accepts it.
 
-    ServiceUnavailable when it does not answer in all tries; ServiceRefused when it says no.
+    ServiceUnavailable when it does not answer in any attempt; ServiceRefused when it refuses.
     """
 
     def send() -> None:
@@ -70,7 +70,7 @@ def signed_headers(callback: Callback, timestamp: int) -> dict[str, str]:
 
 
 def secret_key(secret: str) -> bytes:
-    """The key within a secret. BadValue, which does not show it, when it cannot be one."""
+    """The key within a secret. BadValue, which does not show it, if it is not valid."""
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):

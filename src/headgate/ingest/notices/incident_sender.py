@@ -1,6 +1,6 @@
-"""Notices of incidents, sent: signed webhooks, mail, and the JSON that Slack and others take.
+"""Sending notices of incidents: signed webhooks, mail, and JSON for Slack and similar services.
 
-To where, and with which secret, the settings say: a message names its recipient there, and nothing else.
+The settings contain the addresses and secrets: a message only names its recipient there.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from headgate.ingest.sources.fetch import Fetcher
 from headgate.service.inventory import Inventory
 from headgate.settings import Settings
 
-#: Characters of the subject of a mail.
+#: Maximum number of characters in the subject of a mail.
 LONGEST_SUBJECT = 120
 
 
 class NoticeSender:
-    """Sends notices by the settings of this process."""
+    """Sends notices according to the settings of this process."""
 
     def __init__(self, settings: Settings, inventory: Inventory) -> None:
         self._routes = {each.name: each for each in parse_routes(settings["notices"])}
@@ -49,7 +49,7 @@ class NoticeSender:
             return
         url, secret = _resolved(route.to[0]), _resolved(route.secret)
         sending = callback.Callback(url, message.id, message.body.encode(), secret)
-        with Fetcher(service_rules(url)) as fetcher:  # Notices are rare: no connection is kept for them.
+        with Fetcher(service_rules(url)) as fetcher:  # Notices are rare, so no connection is kept open.
             callback.deliver(fetcher, sending, outbox.ONE_TRY)
         self._inventory.delivered(message)
 
@@ -61,7 +61,7 @@ class NoticeSender:
 
 
 def _resolved(reference: str) -> str:
-    """A value, or what a reference to one leads to. It is hidden in all texts from then on."""
+    """A value, or the value that a reference names. It is masked in all texts from then on."""
     if not reference.startswith(REFERENCES):
         return reference
     found = read_secret(reference, os.environ)
@@ -70,7 +70,7 @@ def _resolved(reference: str) -> str:
 
 
 def notice_mail(message: Message, sender: str, to: tuple[str, ...], reply_to: str = "") -> EmailMessage:
-    """The mail of a notice: the same to the byte, however often it is sent."""
+    """The mail of a notice: always exactly the same bytes."""
     body = json.loads(message.body)
     text = str(body["text"])
     mail = EmailMessage(policy=SMTP)
@@ -82,6 +82,6 @@ def notice_mail(message: Message, sender: str, to: tuple[str, ...], reply_to: st
     mail["Subject"] = f"Headgate: {text.splitlines()[0]}"[:LONGEST_SUBJECT]
     mail["Date"] = format_datetime(datetime.fromisoformat(body["timestamp"]))
     mail["Message-ID"] = f"<{message.id}@{address.domain}>"
-    mail["Auto-Submitted"] = "auto-generated"  # Keeps vacation notices from answering (RFC 3834).
+    mail["Auto-Submitted"] = "auto-generated"  # Prevents automatic replies (RFC 3834).
     mail.set_content(f"{text}\n\nList them with: headgate incident list\n")
     return mail

@@ -13,25 +13,25 @@ from email.utils import getaddresses
 from headgate.core.errors import BadValue, ServiceRefused, ServiceUnavailable
 from headgate.ingest.mail_server import MailServer
 
-#: Errors by which a server refuses us, and not a mail.
+#: Errors by which a server refuses the client rather than a mail.
 NOT_LET_IN = (smtplib.SMTPConnectError, smtplib.SMTPHeloError, smtplib.SMTPAuthenticationError)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A recipient that the server did not take."""
+    """A recipient that the server refused."""
 
-    #: The server will never take it.
+    #: The refusal is permanent.
     for_good: bool
     #: The server's answer.
     why: str
 
 
 def send(server: MailServer, message: EmailMessage, recipients: Sequence[str] = ()) -> dict[str, Refusal]:
-    """Hand a mail over for these recipients (default: all that it names). Returns those that the server did not take.
+    """Send a mail to these recipients (default: all that it names). Returns the recipients that the server refused.
 
-    ServiceUnavailable when the server cannot be reached, does not let us in, or is busy; ServiceRefused when it
-    refuses the mail itself for good.
+    ServiceUnavailable when the server cannot be reached, rejects the login, or is busy; ServiceRefused when it refuses
+    the mail itself permanently.
     """
     if server.user and server.security == "none":
         raise BadValue("mail server", server.host, "would receive the password unencrypted")
@@ -45,7 +45,7 @@ def send(server: MailServer, message: EmailMessage, recipients: Sequence[str] = 
         try:
             refused = connection.send_message(message, to_addrs=wanted)
         except smtplib.SMTPRecipientsRefused as error:
-            # With 421 the server hung up before it was asked for all of them.
+            # With 421 the server disconnected before all of them were sent.
             refused = dict.fromkeys(wanted, (421, b"the server hung up")) | error.recipients
     return {each: Refusal(500 <= code < 600, f"{code} {_text(said)}") for each, (code, said) in refused.items()}
 
@@ -81,7 +81,7 @@ def _translated(name: str) -> Iterator[None]:
     try:
         yield
     except (smtplib.SMTPNotSupportedError, *NOT_LET_IN) as error:
-        # Nothing was said of the mail: the server, or the settings, may be repaired.
+        # The mail itself was not refused: the server, or the settings, may be repaired.
         raise ServiceUnavailable(name, _said(error)) from error
     except smtplib.SMTPResponseException as error:
         if 500 <= error.smtp_code < 600:

@@ -1,6 +1,7 @@
-"""Notices to others: made once, kept in the outbox, sent from there. A repeat makes the same, and is not kept.
+"""Notices to others: written once, kept in the outbox, sent from there. A repeat writes the same message, and is not
+stored again.
 
-The process that keeps the store writes them, from the profile and the queue. Who gets them is for the profile to say.
+The process that keeps the store writes them, from the profile and the queue. The profile determines the recipients.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from headgate.ingest.notices import batch_mails as report
 from headgate.ingest.notices import callback, mail, outbox
 from headgate.ingest.profiles.profile import Profile
 
-#: Notices: a batch was taken in, a batch is being reported, a job failed, an object was recorded by another service.
+#: Notices: a batch was accepted, a batch is being reported, a job failed, an object was recorded by another service.
 QUEUED, REPORT, FAILED, RECORDED = "queued", "report", "failed", "recorded"
 
 
@@ -43,7 +44,7 @@ QUEUED, REPORT, FAILED, RECORDED = "queued", "report", "failed", "recorded"
 
 
 def callback_id(context: Context, job: IngestJob, what: str = COMPLETED) -> str:
-    """Stable, and no other store's: two stores count their jobs alike."""
+    """Stable, and unique to this store: two stores number their jobs alike."""
     return f"{job.id}-{what}-{context.origin_of(job.batch)}"
 
 
@@ -56,7 +57,9 @@ def callback_message(context: Context, job: IngestJob, profile: Profile, recordi
 
 
 def outside_message(context: Context, job: IngestJob, profile: Profile) -> Message:
-    """The same of an object that another service has recorded: what the job says, and our storage, if it has it."""
+    """The same for an object that another service has recorded: from the job, and from our storage if the object is
+    there.
+    """
     said = job.configuration
     found = {
         "version": said.get("stored_version"), "title": said.get("erc_what", ""), "creator": said.get("erc_who", ""),
@@ -77,7 +80,7 @@ def _completed(context: Context, job: IngestJob, profile: Profile, found: Mappin
 
 
 def failure_message(context: Context, job: IngestJob, profile: Profile) -> Message:
-    """The content of the callback for a failed job. A job that was resumed may fail again: that is another callback."""
+    """The content of the callback for a failed job. A resumed job may fail again, which is a separate callback."""
     data = _job_data(job) | {"state": job.state, "message": redact(job.message), "retry_count": job.retry_count}
     name = callback_id(context, job, f"failed{job.retry_count}")
     return _callback(name, MessageKind.FAILURE, "ingest.failed", job, profile, data)
@@ -100,7 +103,7 @@ def _job_data(job: IngestJob) -> dict[str, Any]:
 
 
 def callback_of(context: Context, profile: Profile, message: Message) -> callback.Callback:
-    """A message, ready to be signed and sent: to where the profile says, whatever the message says."""
+    """A message, ready to be signed and sent: the profile determines the URL, whatever the message says."""
     if not profile.callback_url:
         raise BadValue("callback", message.id, f"has no recipient: profile {profile.name} has no callback_url")
     secret = context.secret(profile.callback_secret) if profile.callback_secret else ""
@@ -111,9 +114,9 @@ def callback_of(context: Context, profile: Profile, message: Message) -> callbac
 
 
 def announce(context: Context, item: str, notice: str) -> bool:
-    """Put a notice about a batch or ingest job into the outbox. False: it is there, or the profile wants none.
+    """Put a notice about a batch or ingest job into the outbox. False: it exists already, or the profile wants none.
 
-    A worker on another machine asks the service to do so: what others hear, and who does, is decided there.
+    A worker on another machine asks the service to do so, where content and recipients are decided.
     """
     if context.elsewhere is not None:
         return context.elsewhere.announce(item, notice)
@@ -129,7 +132,7 @@ def _announce_queued(context: Context, item: str) -> bool:
 
 
 def _announce_report(context: Context, item: str) -> bool:
-    """The report of all jobs, or what changed since the last one; silent when nothing did."""
+    """The report of all jobs, or the changes since the last one; none if nothing changed."""
     batch, profile = _batch(context, item), context.profile_of(item)
     if batch.state not in (REPORTING, UPDATE_REPORTING):
         raise QueueRefused(item, "announce", f"it is {batch.state}, not reporting")
@@ -160,7 +163,7 @@ def _announce_failed(context: Context, item: str) -> bool:
 
 
 def _announce_recorded(context: Context, item: str) -> bool:
-    """Of a job whose object another service has recorded; it is about to notify."""
+    """For a job whose object another service has recorded; it is about to notify."""
     if is_batch(item):
         raise BadValue("item", item, "is not an ingest job")
     job = context.queue.job(item)
@@ -180,7 +183,7 @@ NOTICES: Mapping[str, Callable[[Context, str], bool]] = {
 
 
 def problem_of(context: Context, batch: str) -> str:
-    """Why the payload of a batch yielded no jobs; empty: it did."""
+    """Why the payload of a batch yielded no jobs; empty: it did yield some."""
     intake = context.inventory.intake(batch)
     return intake.problem if intake else ""
 
@@ -195,7 +198,7 @@ def _batch(context: Context, item: str) -> Batch:
 
 
 def report_number(context: Context, batch: Batch) -> int:
-    """Reports of a batch are numbered; one that is made again, after a restart, keeps its number."""
+    """Reports of a batch are numbered; one that is repeated after a restart keeps its number."""
     reports = [each for each in context.inventory.messages(batch.id) if ".report-" in each.id]
     for each in reports:
         if each.occasion == occasion_of(batch):
@@ -204,9 +207,9 @@ def report_number(context: Context, batch: Batch) -> int:
 
 
 def occasion_of(batch: Batch) -> str:
-    """Which report of a batch is being made: the same however often it is taken up, also after it was held meanwhile.
+    """The number of the current report of a batch: it stays the same after interruptions and holds.
 
-    The first one is made once in its life; each later one follows another, whose time the batch keeps.
+    The first report is made once; each later one follows another, whose time the batch records.
     """
     if batch.state == REPORTING:
         return batch.state
@@ -230,12 +233,12 @@ def envelope(context: Context, profile: Profile) -> report.Envelope:
 
 
 def send_due(context: Context) -> int:
-    """Send what waits and whose time has come. Returns how many messages were due."""
+    """Send messages that wait and are due. Returns how many messages were due."""
     return outbox.send_due(context.inventory, lambda message: send(context, message), tuple(MessageKind))
 
 
 def send(context: Context, message: Message) -> None:
-    """Send one message, and record what happened to it."""
+    """Send one message, and record the outcome."""
     if message.kind is MessageKind.MAIL:
         _send_mail(context, message)
         return
@@ -245,7 +248,9 @@ def send(context: Context, message: Message) -> None:
 
 
 def _profile_of(context: Context, message: Message) -> Profile:
-    """The profile that signs a callback: as the batch started with it, or as it is now when the batch is gone."""
+    """The profile that signs a callback: the one that the batch started with, or the current one when the batch no
+    longer exists.
+    """
     try:
         return context.profile(context.queue.job(message.item))
     except Invalid:
@@ -264,7 +269,7 @@ def _send_mail(context: Context, message: Message) -> None:
 
 
 def _recipients(context: Context, message: Message, parsed: EmailMessage) -> list[str]:
-    """Those that the mail names, as long as the profile of its batch names them too."""
+    """The recipients in the mail, as long as the profile of its batch also names them."""
     named = mail.recipients_of(parsed)
     profile = context.profile_of(message.batch or message.item)
     found = named if profile is None else [each for each in named if each in profile.notification]

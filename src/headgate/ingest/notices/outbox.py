@@ -1,4 +1,4 @@
-"""Sending the outbox: one implementation for all messages. Senders decide the content and recipients of each kind."""
+"""Sending the outbox: one implementation for all messages. Senders determine content and recipients of each kind."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from headgate.ingest.notices import mail
 from headgate.ingest.retries import Retries
 from headgate.service.inventory import Inventory
 
-#: Where mails go, beside the addresses of callbacks.
+#: The destination of mails, which are sent separately from callbacks.
 MAIL_SERVER = "mail server"
-#: One try each time: the outbox itself tries again.
+#: One attempt each time: the outbox itself retries.
 ONE_TRY = Retries(tries=1)
 
 
 def send_due(inventory: Inventory, send: Callable[[Message], None], kinds: Sequence[MessageKind]) -> int:
-    """Send messages of these kinds that wait and whose time has come. Returns how many were due.
+    """Send messages of these kinds that wait and are due. Returns how many were due.
 
-    A service that is away is asked once in a round: its other messages are postponed with it.
+    An unavailable service is tried once per round: its other messages are deferred too.
     """
     due = [message for message in inventory.due() if message.kind in kinds]
     away: dict[str, ServiceUnavailable] = {}

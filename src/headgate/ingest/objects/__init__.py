@@ -1,1 +1,1 @@
-"""Stored objects: read back, verified, exported and deleted; files that depositors submit."""
+"""Stored objects: reading, verifying, exporting and deleting them; and files that depositors submit."""

@@ -26,10 +26,10 @@ def find_object(context: Context, name: str) -> StoredObject:
 
 
 def delete_object(context: Context, client: str, name: str, *, reason: str, wait: float = 0) -> StoredObject:
-    """Delete an object with all its versions, while nobody reads it, adds to it, or works on one of its chunks.
+    """Delete an object with all its versions, while it is not being read, extended, or processed as a chunk.
 
-    The bytes go first: a process that is killed in between leaves an object in the inventory that `verify` finds
-    missing, and that deleting again removes. Its name is not given again.
+    The bytes are removed first: if the process is killed in between, the inventory still lists the object, `verify`
+    reports it as missing, and deleting it again completes the removal. Its name is not issued again.
     """
     check_reason(reason)
     ark = find_object(context, name).ark
@@ -46,6 +46,6 @@ def delete_object(context: Context, client: str, name: str, *, reason: str, wait
 
 
 def _portions(chunks: Mapping[str, str], most: int) -> Iterator[dict[str, str]]:
-    """All of them in their order, in portions: a holder of a later one never waits for an earlier one."""
+    """All of them in order, in portions: a holder of a later one never waits for an earlier one."""
     names = sorted(chunks)
     return ({name: chunks[name] for name in names[start : start + most]} for start in range(0, len(names), most))

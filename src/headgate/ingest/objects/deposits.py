@@ -1,4 +1,4 @@
-"""Files that are submitted, objects that are stored, and what failed ingest jobs keep: on the machine of the store."""
+"""Submitted files, stored objects, and the frozen parts of failed ingest jobs: on the store's machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.service.queue.work_folder import make_work_folder, stage_upload
 from headgate.settings import Settings
 from headgate.telemetry import event
 
-if TYPE_CHECKING:  # What needs the extra `ingest` is loaded when it is used.
+if TYPE_CHECKING:  # Modules that need the extra `ingest` are imported on use.
     from headgate.core.queue.frozen import Frozen
     from headgate.core.queue.model import IngestJob, Item
     from headgate.ingest.context import Context
@@ -22,31 +22,31 @@ if TYPE_CHECKING:  # What needs the extra `ingest` is loaded when it is used.
 
 
 class Deposits(Protocol):
-    """The use cases on files, here or at a service."""
+    """The use cases about files, here or at a service."""
 
     def hand_in(self, file: Path) -> str:
-        """Put a file where the daemons find it. Returns the URL by which it is submitted."""
+        """Copy a file to where the daemons find it. Returns the URL by which it is submitted."""
 
     def verify(
         self, client: str, ark: str, *, wait: float, progress: Progress, warnings: bool = False
     ) -> list[Problem]:
-        """Read every stored byte of an object, where it is stored. Returns what is not as it was stored."""
+        """Read every stored byte of an object, in its storage. Returns the differences from what was stored."""
 
     def unrecorded(self) -> list[Problem]:
-        """Stored objects that the inventory does not know. Found only where the storage is."""
+        """Stored objects that the inventory does not know. Only found on the machine of the storage."""
 
     def frozen_of(self, job: IngestJob) -> Frozen | None:
-        """What a job keeps from its start; None where no inventory keeps anything."""
+        """The frozen parts of a job; None if there is no inventory."""
 
     def refresh(self, job: IngestJob) -> Frozen:
-        """Give a failed job the current profile, and let it fetch its manifest again."""
+        """Give a failed job the current profile, and make it fetch its manifest again."""
 
 
 class LocalDeposits:
-    """The use cases on files of this machine."""
+    """The use cases about files on this machine."""
 
     def __init__(self, settings: Settings, inventory: Inventory | None, context: Callable[[], Context]) -> None:
-        """`inventory`: None where none is kept, or the caller sees only a part. `context`: builds what steps need."""
+        """`inventory`: None if there is none, or the caller has a limited view. `context`: builds that of steps."""
         self._settings = settings
         self._inventory = inventory
         self._context = context
@@ -59,7 +59,7 @@ class LocalDeposits:
     def verify(
         self, client: str, ark: str, *, wait: float, progress: Progress, warnings: bool = False
     ) -> list[Problem]:
-        """Read every stored byte of an object. Returns what is not as it was stored."""
+        """Read every stored byte of an object. Returns the differences from what was stored."""
         from headgate.ingest.objects.reading import verify_object
 
         return verify_object(self._context(), client, ark, wait=wait, progress=progress, warnings=warnings)
@@ -71,7 +71,7 @@ class LocalDeposits:
         return unrecorded(self._context())
 
     def frozen_of(self, job: IngestJob) -> Frozen | None:
-        """Return what a job keeps from its start; None where no inventory keeps anything."""
+        """Return the frozen parts of a job; None if there is no inventory."""
         from headgate.ingest.steps.frozen import frozen_of
 
         if self._inventory is None or "working_dir" not in job.configuration:
@@ -79,7 +79,7 @@ class LocalDeposits:
         return frozen_of(self._inventory, self._profiles, job)
 
     def refresh(self, job: IngestJob) -> Frozen:
-        """Give a failed job the current profile, and let it fetch its manifest again."""
+        """Give a failed job the current profile, and make it fetch its manifest again."""
         from headgate.ingest.steps.frozen import refresh
 
         if self._inventory is None:
@@ -101,9 +101,9 @@ def existing(file: Path) -> Path:
 
 
 def resume_refreshed(queue: Queue, deposits: Deposits, jid: str, *, reason: str = "", by: str | None = None) -> Item:
-    """Resume a failed job with the current profile, and its manifest and files fetched again.
+    """Resume a failed job with the current profile, fetching its manifest and files again.
 
-    A job that cannot be resumed is left as it is, with the reason.
+    A job that cannot be resumed is unchanged, and the reason is returned.
     """
     job = queue.job(jid)
     if job.state == FAILED and job.last_successful is not None:

@@ -1,4 +1,4 @@
-"""OCFL objects that other tools made, in a folder of this machine: found, and checked."""
+"""OCFL objects from other tools in a folder of this machine: finding and checking them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from headgate.ingest.validation.objects import Validation, validate_object
 from headgate.ingest.validation.trees import FolderTree
 
 _DECLARATION = "0=ocfl_object_"
-#: Folders of a storage root that are not looked into.
+#: Folders of a storage root that are skipped.
 _APART = ("extensions", "logs")
 
 
 def object_roots(folder: Path) -> list[Path]:
-    """The object in a folder, or those of the storage root that it is, by path. BadValue when there is none.
+    """The object in a folder, or those of the storage root in it, by path. BadValue when there is none.
 
-    No link is followed.
+    Links are not followed.
     """
     if not folder.is_dir():
         raise BadValue("folder", str(folder), "does not exist, or is not a folder")
@@ -48,7 +48,7 @@ def validate_folder(root: Path, *, stop: Stop | None = None, progress: Progress 
 
 
 def verify_folder(root: Path, *, progress: Progress | None = None, warnings: bool = False) -> list[Problem]:
-    """What is wrong with the object in a folder; with `warnings` also what OCFL advises against."""
+    """The problems of the object in a folder; with `warnings` also violations of OCFL's recommendations."""
     found = validate_folder(root, progress=progress)
     name = found.inventory.id if found.inventory and found.inventory.id else str(root)
     rows = found.findings if warnings else found.errors

@@ -1,8 +1,8 @@
-"""Import of OCFL objects that other tools made: checked, named, stored with all their versions, and recorded.
+"""Import of OCFL objects from other tools: they are checked, named, stored with all versions, and recorded.
 
 Each version is stored again as ours, in order: its files under the same names, with its time, message and user. The
-operation that stores a version is made from the object's id and the version's content, so that a repeat stores nothing
-twice, goes on where it was interrupted, and adds versions that the object got since.
+operation id of a version is derived from the object's id and the version's content, so that a repeat stores nothing
+twice, continues after an interruption, and adds new versions of the object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headgate.ingest.validation.inventories import CheckedInventory
 from headgate.ingest.validation.inventory_digests import ContentDigests
 from headgate.ingest.validation.trees import FolderTree
 
-#: Larger than the numbers of ingest jobs, so that a name made from an id never equals one made for a job.
+#: Larger than the numbers of ingest jobs, so that a name derived from an id never equals a job's name.
 _BEYOND_JOBS = 10**10
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+")
 _ADDRESS = "urn:headgate:import"
@@ -41,14 +41,14 @@ _ADDRESS = "urn:headgate:import"
 
 @dataclass(frozen=True, slots=True)
 class ImportedObject:
-    """An object that was imported, or why it was not."""
+    """An imported object, or why it was not imported."""
 
-    #: Its id in its OCFL inventory; its folder, if that cannot be read.
+    #: Its id in its OCFL inventory; its folder, if the inventory is unreadable.
     id: str
-    #: Its name here; empty: it was not given one.
+    #: Its name here; empty: it has none.
     ark: str
-    versions: int  #: How many versions it has.
-    #: How many of them were stored now; the others were stored by an earlier import.
+    versions: int  #: Number of its versions.
+    #: How many of them were stored now; an earlier import stored the others.
     stored: int
     #: Why it was not imported; empty: it was.
     problems: tuple[Problem, ...] = ()
@@ -65,10 +65,10 @@ def import_folder(
     wait: float = 0,
     progress: Progress | None = None,
 ) -> Iterator[ImportedObject]:
-    """Import the object in a folder, or those of the storage root that it is, one after the other.
+    """Import the object in a folder, or those of the storage root in it, one after another.
 
-    `profile`: gives owner, collection, storage and minter. `arks`: names for objects by their OCFL ids. `dry_run`: only
-    check and say. An object that cannot be imported is returned with its problems, and the next one follows.
+    `profile`: determines owner, collection, storage and minter. `arks`: names for objects by their OCFL ids. `dry_run`:
+    only check and report. An object that cannot be imported is returned with its problems, and the next one follows.
     """
     if context.elsewhere is not None:
         raise BadValue("import", str(folder), "works on the store itself, not through a service; use the store's URL")
@@ -81,7 +81,7 @@ def import_folder(
 
 
 def read_arks(file: Path) -> dict[str, str]:
-    """The mapping in a CSV file of two columns, OCFL id and ARK. BadValue with the line of a mistake."""
+    """The mapping in a CSV file of two columns, OCFL id and ARK. BadValue with the line of an error."""
     found: dict[str, str] = {}
     try:
         with file.open(newline="", encoding="utf-8") as source:
@@ -97,7 +97,7 @@ def read_arks(file: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A file of the object, read and compared."""
+    """A file of the object, to be read and compared."""
 
     size: int
     digests: Mapping[str, str]
@@ -105,7 +105,7 @@ class _Content:
 
 @dataclass(frozen=True, slots=True)
 class _Import:
-    """One object on its way."""
+    """One object during its import."""
 
     context: Context
     client: str
@@ -161,7 +161,7 @@ class _Import:
         return ark, local
 
     def _minted(self, object_id: str) -> str:
-        """The same name for the same id of the same owner, however often and wherever it is imported."""
+        """The same id of the same owner always yields the same name, wherever it is imported."""
         minter = self.profile.minter
         if minter.kind == "ezid":
             why = f"is not an ARK, and the minter of {self.profile.name} names objects at EZID"
@@ -173,7 +173,7 @@ class _Import:
     # ------------------------------------------------------------ its versions
 
     def _import(self, inventory: CheckedInventory, ark: str, local: tuple[str, ...]) -> int:
-        """Store and record what is not there yet; returns how many versions were stored."""
+        """Store and record the missing versions; returns how many were stored."""
         context, storage = self.context, self.context.storage(self.profile)
         with context.locks.held(self.client, object_resource(ark), wait=self.wait, note="importing"):
             notes = [_note(inventory, name, ark) for name in inventory.names.all]
@@ -192,7 +192,7 @@ class _Import:
         return len(notes) - min(there, len(notes))
 
     def _check_there(self, storage: Storage, ark: str, operations: Sequence[str]) -> int:
-        """How many versions are stored. They must be those of this import, as far as both go."""
+        """Number of stored versions. They must be those of this import, as far as both exist."""
         there = [each.operation for each in storage.list_versions(ark)]
         for number, (stored, ours) in enumerate(zip(there, operations, strict=False), 1):
             if stored != ours:
@@ -200,7 +200,7 @@ class _Import:
         return len(there)
 
     def _contents(self, inventory: CheckedInventory) -> dict[str, _Content]:
-        """Each content path with its size and every digest, compared once more as it is read."""
+        """Each content path with its size and every digest, checked again during reading."""
         further: dict[str, dict[str, str]] = {}
         for algorithm, value, path in inventory.fixity:
             if algorithm in ("md5", "sha1", "sha512"):
@@ -247,7 +247,7 @@ class _Import:
 
 
 def _ark_in(object_id: str) -> str:
-    """The ARK that an OCFL id is; empty: it is none, or one of a part of an object."""
+    """The ARK in an OCFL id; empty: it is not an ARK, or one of a part of an object."""
     try:
         found = parse(object_id)
     except BadValue:
@@ -256,7 +256,7 @@ def _ark_in(object_id: str) -> str:
 
 
 def _local_id(object_id: str, *, given: bool) -> tuple[str, ...]:
-    """The OCFL id as a local id. One that cannot be is left out if the mapping names the object."""
+    """The OCFL id as a local id. An id that is not valid is left out if the mapping names the object."""
     if len(object_id) <= NAME_LENGTH and object_id.isprintable():
         return (object_id,)
     if given:
@@ -266,7 +266,7 @@ def _local_id(object_id: str, *, given: bool) -> tuple[str, ...]:
 
 
 def _note(inventory: CheckedInventory, name: str, ark: str) -> Note:
-    """The version's time, message and user; and an operation that names this very content."""
+    """The version's time, message and user, and an operation id derived from its content."""
     block: Mapping[str, Any] = inventory.document["versions"][name]
     said = "\0".join(f"{path}\0{digest}" for path, digest in sorted(inventory.states[name].items()))
     seed = f"{ark}\0{inventory.id}\0{name}\0{block['created']}\0{said}"
@@ -279,9 +279,9 @@ def _note(inventory: CheckedInventory, name: str, ark: str) -> Note:
 
 
 def _moment(created: str) -> datetime:
-    """A time by RFC 3339, which may have a leap second and small letters."""
+    """A time in RFC 3339, which allows leap seconds and lower-case letters."""
     text = re.sub(r"(?<=:[0-5][0-9]:)60", "59", created.upper())
     try:
         return datetime.fromisoformat(text)
-    except ValueError:  # The year 0, or an offset that leaves the calendar.
+    except ValueError:  # The year 0, or an offset beyond the calendar.
         return datetime.min.replace(tzinfo=UTC)

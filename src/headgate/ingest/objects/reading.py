@@ -1,4 +1,4 @@
-"""Reading back what is stored: an object's files, and whether every byte is as the inventory says."""
+"""Reading stored objects: their files, and whether every byte matches the inventory."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from headgate.ingest.storage.port import Problem, Progress, Storage, Version, ex
 
 
 def storage_of(context: Context, ark: str) -> Storage:
-    """Return the storage of an object, by the profile of its newest version. UnknownName when it is not known."""
+    """Return the storage of an object, by the profile of its newest version. UnknownName when it is unknown."""
     newest = context.inventory.versions(ark)[-1]
     try:
         profile = context.profile_of(newest.batch) if newest.batch else None
     except BadProfiles:
         profile = None
-    # The profile that a batch started with is removed when it is cleaned up.
+    # The profile that a batch started with is removed when the batch is cleaned up.
     return context.storage(profile or context.current_profile(newest.profile))
 
 
 @contextmanager
 def read_locked(context: Context, client: str, ark: str, wait: float) -> Iterator[None]:
-    """The object, shared with other readers: nobody adds a version or deletes it meanwhile."""
+    """The object under a lock shared with other readers: meanwhile it cannot be extended or deleted."""
     with context.locks.held(client, object_resource(ark), Mode.SHARED, wait=wait, note="reading"):
         yield
 
@@ -44,7 +44,7 @@ def export_object(
     wait: float = 0,
     progress: Progress | None = None,
 ) -> Version:
-    """Copy a version, or the newest, into a new folder, which appears whole and checked or not at all."""
+    """Copy a version, or the newest, into a new folder, which appears completely and checked or not at all."""
     ark = str(parse_object(name))
     storage = storage_of(context, ark)
     with read_locked(context, client, ark, wait):
@@ -63,7 +63,7 @@ def verify_object(
 ) -> list[Problem]:
     """Read every stored byte of an object, check every rule of OCFL, and compare storage and inventory.
 
-    Returns what is wrong; with `warnings` also what OCFL advises against.
+    Returns the problems; with `warnings` also violations of OCFL's recommendations.
     """
     ark = str(parse_object(name))
     storage = storage_of(context, ark)
@@ -92,7 +92,7 @@ def _differences(storage: Storage, ark: str, recorded: Mapping[int, Sequence[Inv
 
 
 def unrecorded(context: Context) -> list[Problem]:
-    """Objects in the storages of the present profiles of which the inventory knows nothing."""
+    """Objects in the storages of the current profiles that the inventory does not know."""
     from headgate.ingest.profiles.profile import load_profiles
 
     if not context.options.profiles_folder.is_dir():

@@ -1,1 +1,1 @@
-"""Ingest profiles: read from a folder, checked, and kept with each batch as it started."""
+"""Ingest profiles: read from a folder, checked, and stored with each batch at its start."""

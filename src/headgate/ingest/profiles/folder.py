@@ -1,4 +1,4 @@
-"""The folder of ingest profiles, asked often: a file is read again only when it has changed."""
+"""The folder of ingest profiles, which is read often: a file is parsed again only when it has changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.core.values.names import check_name
 from headgate.core.values.words import suggestion
 from headgate.ingest.profiles.profile import Profile, load_profile
 
-#: The name under which a profile holds its collection.
+#: The name shown for a hold by a profile.
 BY_PROFILE = "its profile"
 
 
@@ -21,7 +21,7 @@ class ProfilesFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        #: By path: when it was changed, how long it was, and the profile or what is wrong with it.
+        #: By path: time of change, size, and the profile or its errors.
         self._read: dict[Path, tuple[int, int, Profile | str]] = {}
 
     @property
@@ -30,7 +30,7 @@ class ProfilesFolder:
         return self._folder.is_dir()
 
     def names(self) -> list[str]:
-        """The names of all profiles, whether or not they can be used."""
+        """The names of all profiles, usable or not."""
         return sorted(path.stem for path in self._folder.glob("*.toml"))
 
     def problem(self, name: str) -> str:
@@ -45,12 +45,12 @@ class ProfilesFolder:
         return found if isinstance(found, str) else ""
 
     def hint(self, name: str, known: Sequence[str] = ()) -> str:
-        """What to do about a name that there is no profile of. `known`: other names that are in use."""
+        """Advice for a name without a profile. `known`: other names in use."""
         names = sorted({*self.names(), *known})
         return suggestion(name, names) or f"write {self._folder / f'{name}.toml'}"
 
     def holds(self) -> list[Hold]:
-        """The collections that their profiles hold, each since its file was changed."""
+        """The collections on hold by their profiles, each since its file changed."""
         found = ((name, self._profile(self._folder / f"{name}.toml")) for name in self.names())
         return [self._hold(name, each.hold) for name, each in found if isinstance(each, Profile) and each.hold]
 
@@ -63,7 +63,7 @@ class ProfilesFolder:
         return Hold(name, reason, BY_PROFILE, datetime.fromtimestamp(changed / 1e9, UTC), str(self.file(name)))
 
     def _profile(self, path: Path) -> Profile | str | None:
-        """The profile in a file, or what is wrong with it; None: there is no such file."""
+        """The profile in a file, or its errors; None: there is no such file."""
         try:
             stat = path.stat()
         except OSError:

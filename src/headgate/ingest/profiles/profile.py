@@ -1,4 +1,4 @@
-"""Ingest profiles: a TOML file each, which says how what is submitted by that name is taken care of."""
+"""Ingest profiles: one TOML file each, with the rules for submissions under that name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STORAGE_SCHEMES = {"ocfl": ("file",), "s3": ("s3",), "http": ("http", "https")}
 
 @dataclass(frozen=True, slots=True)
 class ProfileStorage:
-    """Where objects are kept."""
+    """The storage of objects."""
 
     kind: str = known(
         values.choice(*_STORAGE_SCHEMES),
@@ -49,13 +49,13 @@ class ProfileStorage:
 
 @dataclass(frozen=True, slots=True)
 class Minter:
-    """How objects get their names."""
+    """The naming of objects."""
 
     kind: str = known(
         values.choice("local", "register", "ezid"),
         "local",
         (
-            "`local`: Headgate names objects. `register`: Headgate names them and EZID registers the names. `ezid`: "
+            "`local`: Headgate names objects. `register`: Headgate names them, and EZID registers the names. `ezid`: "
             "EZID names them (possibly twice, if a response is lost)."
         ),
     )
@@ -72,7 +72,7 @@ class Minter:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """From where payloads may be fetched."""
+    """The allowed locations of payloads."""
 
     schemes: tuple[str, ...] = known(
         values.choices("https", "http", "s3", "file"), ("https",), ("Allowed schemes of URLs.")
@@ -83,7 +83,7 @@ class Sources:
     ports: tuple[int, ...] = known(values.ports, (80, 443), "Ports.")
     roots: tuple[str, ...] = known(values.folders, (), "Folders that `file:` URLs may point into.")
     private_addresses: bool = known(values.flag, False, "Whether hosts in a private network are allowed.")
-    redirects: int = known(values.count(0, 5), 0, "Redirects that are followed at most.")
+    redirects: int = known(values.count(0, 5), 0, "Maximum number of redirects.")
 
     def refusal(self, url: str) -> str:
         """Why this URL may not be fetched; empty: it may. The addresses of its host are checked when it is fetched."""
@@ -122,7 +122,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class ProfileLimits:
-    """How much is too much."""
+    """Limits on sizes, numbers and times."""
 
     manifest_size: int = known(values.size, 50_000_000, "Bytes of a manifest.")
     batch_jobs: int = known(values.count(1), 10_000, "Objects of a batch.")
@@ -143,14 +143,14 @@ class ProfileLimits:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How what is submitted by this name is taken care of. A batch keeps the profile that it started with."""
+    """The rules for submissions under one name. A batch keeps the profile that it started with."""
 
     name: str = known(values.name, None, "")
     collection: str = known(
         values.name, None, ("Name of the collection, in the inventory and as a dataset of the ledger.")
     )
     owner: str = known(values.owner, None, "Owner of the objects. Local ids are unique per owner.")
-    description: str = known(values.text, "", "Free text for people.")
+    description: str = known(values.text, "", "Free text, for display.")
     membership: tuple[str, ...] = known(values.arks, (), "ARKs of the collections that each object belongs to.")
     priority: int = known(check_priority, DEFAULT_PRIORITY, "Priority of new jobs: 0 (first) to 99 (last).")
     max_crashes: int | None = optional(
@@ -175,17 +175,17 @@ class Profile:
     limits: ProfileLimits = table(ProfileLimits, "Limits on sizes, numbers and times.")
 
     def snapshot(self) -> dict[str, Any]:
-        """All of it as JSON can hold it; secrets are not in it, only where they are."""
+        """All of it as JSON; it contains no secrets, only references to them."""
         return asdict(self)
 
 
 def from_snapshot(snapshot: Mapping[str, Any]) -> Profile:
-    """The profile that a batch started with; what an older release knew, and this one does not, is left aside."""
+    """The profile that a batch started with; keys of an older release that are unknown now are ignored."""
     return _checked(snapshot, str(snapshot.get("name", "snapshot")), strict=False)
 
 
 def load_profile(path: Path) -> Profile:
-    """The profile of a file, by the file's name. BadProfiles with every mistake."""
+    """The profile in a file, named after the file. BadProfiles with every error."""
     try:
         content = read_toml(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -196,7 +196,7 @@ def load_profile(path: Path) -> Profile:
 
 
 def load_profiles(folder: Path, wanted: Callable[[str], bool] = lambda _name: True) -> dict[str, Profile]:
-    """The wanted profiles of a folder by their names. BadProfiles with every mistake in their files."""
+    """The wanted profiles of a folder, by name. BadProfiles with every error in their files."""
     if not folder.is_dir():
         todo = "create it, and write a file NAME.toml for each collection, with at least `collection` and `owner`"
         raise BadProfiles([(str(folder), f"there is no such folder; {todo}")])
@@ -238,7 +238,7 @@ def _checked(content: Mapping[str, Any], file: str, *, strict: bool = True) -> P
 
 
 def _contradictions(profile: Profile) -> list[tuple[bool, str]]:
-    """Contradictions between values that are valid by themselves."""
+    """Contradictions between values that are valid separately."""
     storage, minter, sources = profile.storage, profile.minter, profile.sources
     schemes = _STORAGE_SCHEMES[storage.kind]
     wrong_url = bool(storage.url) and urlsplit(storage.url).scheme not in schemes
@@ -263,6 +263,6 @@ def _contradictions(profile: Profile) -> list[tuple[bool, str]]:
             "confirmation_mail has no recipient; set notification",
         ),
         ("file" in sources.schemes and not sources.roots, "sources.roots is missing; the scheme file needs it"),
-        # Our own credentials open buckets: a depositor must not choose among all of them.
+        # Our own credentials open buckets: a depositor must not be able to choose among all of them.
         ("s3" in sources.schemes and not sources.hosts, "sources.hosts is missing; the scheme s3 needs the buckets"),
     ]

@@ -1,4 +1,4 @@
-"""What a batch starts with: its profile, read from the profiles folder of the process that keeps the store."""
+"""The profile that a batch starts with, read from the profiles folder of the process that keeps the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.service.inventory import Inventory
 
 
 def read_profile(folder: Path, name: str) -> Profile:
-    """Return a profile as its file is now. BadProfiles with every mistake, or when no profile has that name."""
+    """Return a profile according to its current file. BadProfiles with every error, or for an unknown name."""
     path = folder / f"{check_name('profile', name)}.toml"
     if not path.is_file():
         raise BadProfiles([(str(path), f"there is no profile {name}")])
@@ -21,11 +21,10 @@ def read_profile(folder: Path, name: str) -> Profile:
 
 
 def start_batch(inventory: Inventory, folder: Path, batch: Batch) -> Intake:
-    """Keep the profile of a pending batch that was taken, and return what the batch starts with.
+    """Store the profile of a taken, pending batch, and return the profile that the batch starts with.
 
-    While the batch has no jobs, whatever was kept under its id is replaced: a batch starts with the profile of this
-    moment, never with something that was put there before. With jobs, it goes on with what it started with.
-    BadProfiles when there is no usable profile.
+    While the batch has no jobs, an earlier profile is replaced: a batch starts with the current profile, never with one
+    that was stored before. Once it has jobs, the stored profile stays. BadProfiles when there is no usable profile.
     """
     if batch.made and (found := inventory.intake(batch.id)) is not None:
         return found
@@ -34,9 +33,9 @@ def start_batch(inventory: Inventory, folder: Path, batch: Batch) -> Intake:
 
 
 def adopt_batch(inventory: Inventory, folder: Path, batch: str, name: str) -> Intake:
-    """Keep the profile of a batch that another program has started; what is kept already stays. BadProfiles as above.
+    """Store the profile of a batch that another program has started; a stored one stays. BadProfiles as above.
 
-    `name`: of the profile, as the batch or its job says.
+    `name`: the profile's name, according to the batch or its job.
     """
     found = inventory.intake(batch)
     if found is not None and found.profile:

@@ -1,4 +1,4 @@
-"""The values of a profile: what each may be, and one reader for all tables, which finds every mistake."""
+"""The values of a profile: their types, and one reader for all tables, which finds every error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headgate.ingest.formats import ark
 from headgate.service.checks import check_span
 
 Check = Callable[[Any], Any]
-#: A value that must be given.
+#: A required value.
 REQUIRED = None
 
 _ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -27,26 +27,26 @@ _SECRET = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\0]+")
 
 
 def known(check: Check, default: Any, meaning: str) -> Any:
-    """A key of a table: the kind of its value, its default (None: it is required), and a description."""
+    """A key of a table: the type of its value, its default (None: it is required), and a description."""
     said = {"check": check, "meaning": meaning}
     return field(metadata=said) if default is REQUIRED else field(default=default, metadata=said)
 
 
 def optional(check: Check, meaning: str) -> Any:
-    """A key without a value of its own: None where it is left out."""
+    """A key without a value: None if it is left out."""
     said = {"check": lambda value: None if value is None else check(value), "meaning": meaning}
     return field(default=None, metadata=said)
 
 
 def table(kind: type, meaning: str) -> Any:
-    """A table within a table, which may be left out."""
+    """An optional table within a table."""
     return field(default_factory=kind, metadata={"check": kind, "meaning": meaning})
 
 
 def read_table(
     kind: type, content: Mapping[str, Any], problems: list[str], where: str = "", *, strict: bool = True
 ) -> dict[str, Any]:
-    """The values of a table, as the class wants them. Every mistake goes to `problems`, with the key's whole name."""
+    """The values of a table, as fields of the class. Every error is added to `problems`, with the key's full name."""
     keys = {each.name: each for each in fields(kind)}
     if strict:
         unknown = [name for name in content if name not in keys]
@@ -103,7 +103,7 @@ def flag(value: object) -> bool:
 
 
 def seconds(value: object) -> float:
-    """A time, more than none."""
+    """A positive time."""
     found = check_span("time", value)
     if found == 0:
         raise BadValue("time", value, "must be more than 0")
@@ -111,7 +111,7 @@ def seconds(value: object) -> float:
 
 
 def count(least: int, most: int = 2**63 - 1) -> Check:
-    """A whole number between two."""
+    """A whole number in a range."""
 
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -134,7 +134,7 @@ def size(value: object) -> int:
 
 
 def choice(*words: str) -> Check:
-    """One of these words."""
+    """One of several words."""
 
     return lambda value: check_word("word", value, words)
 
@@ -163,10 +163,10 @@ def _is_web_address(address: str) -> bool:
 
 
 def secret_reference(value: object) -> str:
-    """Where a secret is, or nowhere. The secret itself has no place in a profile."""
+    """A reference to a secret, or none. A profile must not contain the secret itself."""
     if value == "" or (isinstance(value, str) and _SECRET.fullmatch(value)):
         return str(value)
-    # The value is not shown: somebody may have written the secret itself.
+    # The value is not shown, because it may be the secret itself.
     raise BadValue("secret", "…", "is not a reference to a secret; write env:NAME or file:/path")
 
 

@@ -1,1 +1,1 @@
-"""Where payloads come from: addresses, buckets and folders, fetched by rules that keep us from being misled."""
+"""Sources of payloads: URLs, buckets and folders, with rules against malicious addresses."""

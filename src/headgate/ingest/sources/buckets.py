@@ -1,4 +1,4 @@
-"""Payloads in S3-compatible buckets: `s3://bucket/key`, with the credentials and the endpoint of the environment."""
+"""Payloads in S3-compatible buckets: `s3://bucket/key`, with the credentials and the endpoint from the environment."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from headgate.ingest.sources.guard import Rules
 
-#: Asked for at a time: a file may take hours, an answer may not.
+#: Number of bytes per request: a file may take hours, an answer may not.
 PIECE = 4 << 20
-#: Variables that set an option of the client. None for proxies, and none that turns the check of certificates off.
+#: Variables that set an option of the client. None are for proxies, or turn off the verification of certificates.
 OPTIONS: Mapping[str, str] = {
     f"AWS_{option.upper()}": option
     for option in (
@@ -35,14 +35,14 @@ OPTIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """The buckets that have been asked, by the rules. One for many threads."""
+    """The opened buckets, according to the rules. One for many threads."""
 
     rules: Rules
     _opened: dict[str, S3Store] = field(default_factory=dict)
     _opening: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, parts: SplitResult) -> tuple[int, str]:
-        """The size of an object, and the tag that names this very content."""
+        """The size of an object, and the tag that identifies its content."""
         import obstore
 
         with _errors(parts):
@@ -50,7 +50,7 @@ class Buckets:
         return int(found["size"]), found["e_tag"] or ""
 
     def read(self, parts: SplitResult, start: int, size: int, tag: str, stop: Stop | None) -> Iterator[bytes]:
-        """Its bytes from `start` to its end, as long as it is the one that the tag names."""
+        """Its bytes from `start` to its end, as long as it still has that tag."""
         import obstore
 
         bucket, key = self._bucket(parts.hostname or ""), _key(parts)
@@ -73,20 +73,20 @@ class Buckets:
                     "connect_timeout": timedelta(seconds=self.rules.connect_seconds),
                     "timeout": timedelta(seconds=self.rules.idle_seconds),
                 }
-                # How often it is tried is for the profile to say.
+                # The profile determines the number of attempts.
                 self._opened[name] = connect_bucket(name, times, {"max_retries": 0})
             return self._opened[name]
 
 
 def connect_bucket(name: str, options: ClientConfig | None = None, retries: RetryConfig | None = None) -> S3Store:
-    """A bucket at the endpoint, and with the credentials, of the environment, and through no proxy."""
+    """A bucket with the endpoint and credentials from the environment, without a proxy."""
     try:
         from obstore.store import S3Store
     except ImportError as error:
         raise MissingExtra("s3", "Buckets need obstore") from error
     from obstore.exceptions import BaseError
 
-    # A proxy that is used for no name and no address keeps the client from looking for one in the environment.
+    # A proxy that applies to no host prevents the client from using one from the environment.
     direct: ClientConfig = {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": "*,0.0.0.0/0,::/0"}
     try:
         return S3Store(name, client_options={**_environment(), **(options or {}), **direct}, retry_config=retries)
@@ -96,7 +96,9 @@ def connect_bucket(name: str, options: ClientConfig | None = None, retries: Retr
 
 
 def _environment() -> ClientConfig:
-    """The client's options in the environment. Options that it is given are all that it has: it reads none itself."""
+    """The client's options in the environment. It has only the options that it is given, and reads none from the
+    environment.
+    """
     found = {option: os.environ[variable] for variable, option in OPTIONS.items() if os.environ.get(variable)}
     if bundle := os.environ.get("AWS_CA_BUNDLE"):
         try:

@@ -1,4 +1,4 @@
-"""Files of a job into its working folder: side by side, tried again, continued where they broke off, checked."""
+"""Downloading the files of a job into its working folder: concurrently, with retries, resuming and checks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from headgate.ingest.safe_files import open_folder_of, write_all
 from headgate.ingest.sources.fetch import Download, Fetcher
 from headgate.ingest.stopping import Stop, check_stop, waited
 
-#: Told the bytes that came since it was last told; from several threads.
+#: Called with the number of bytes received since the last call; from several threads.
 Progress = Callable[[int], None]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-#: How often the caller's `stop` is asked.
+#: How often the caller's `stop` is checked.
 _LOOK_SECONDS = 0.2
 
 
@@ -34,11 +34,11 @@ class Wanted:
     """A file to be fetched."""
 
     url: str
-    #: Where it goes below the folder: a relative path that has been checked, with slashes.
+    #: Its path below the folder: relative, checked, with slashes.
     name: str
-    #: As the manifest says; None: it does not.
+    #: According to the manifest; None: unknown.
     size: int | None = None
-    #: As the manifest says: algorithm to hexadecimal value.
+    #: Algorithm to hexadecimal value, according to the manifest.
     digests: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -49,9 +49,9 @@ class Fetched:
     name: str
     url: str
     size: int
-    #: Every algorithm that was asked for, and those of the manifest.
+    #: Every requested algorithm, and those of the manifest.
     digests: Mapping[str, str]
-    #: It was there already, from an earlier run.
+    #: It existed already, from an earlier run.
     earlier: bool = False
 
 
@@ -67,7 +67,7 @@ class FailedDownload:
 
 @dataclass(frozen=True, slots=True)
 class DownloadOutcome:
-    """What happened to each file, in the order in which they were asked for."""
+    """The outcome for each file, in the requested order."""
 
     fetched: tuple[Fetched, ...]
     failed: tuple[FailedDownload, ...]
@@ -79,22 +79,22 @@ class DownloadOutcome:
 
 @dataclass(frozen=True, slots=True)
 class DownloadOptions:
-    """How many at once, how often each is tried, and what is computed."""
+    """The number of concurrent downloads, of attempts, and the digests to compute."""
 
     threads: int = 8
     retries: Retries = field(default_factory=Retries)
-    #: Digests that every file gets, beside those that its manifest gives.
+    #: Digests that are computed for every file, besides those in its manifest.
     algorithms: tuple[str, ...] = (DEFAULT,)
 
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """What is known of a file that is under way, or done; kept beside it."""
+    """The note about an unfinished or finished file, stored beside it."""
 
     url: str
     validator: str = ""
     total: int | None = None
-    #: The part was written since the machine started: what the file system says of its length is true.
+    #: The part was written since the machine was booted, so its length in the file system is correct.
     boot: str = ""
     digests: Mapping[str, str] = field(default_factory=dict)
     #: Of the finished file.
@@ -111,10 +111,10 @@ def download(
     stop: Stop | None = None,
     progress: Progress | None = None,
 ) -> DownloadOutcome:
-    """Fetch all of them into the folder. What came so far is kept in `parts`, on the same file system.
+    """Fetch all of them into the folder. Partial files are kept in `parts`, on the same file system.
 
-    A file has its name only when it is whole and its size and digests are right. A repeat takes what is there, and
-    continues what is half there. WorkStopped when `stop` says so; the parts stay.
+    A file gets its name only when it is complete and its size and digests match. A repeat keeps finished files, and
+    resumes partial ones. WorkStopped when `stop` requests it; partial files stay.
     """
     private.make_folder(folder)
     private.make_folder(parts)
@@ -142,7 +142,7 @@ def _watch_over(futures: Sequence[Future[Any]], halt: threading.Event, stop: Sto
             if stop is not None and stop():
                 raise WorkStopped("the download")
     finally:
-        # Also on an interrupt from the keyboard: the pool waits for its threads, so they must end.
+        # Also after a keyboard interrupt: the pool waits for its threads, so they must end.
         if left:
             halt.set()
             for future in left:
@@ -169,7 +169,7 @@ class _Downloads:
         except HeadgateError as error:
             if not isinstance(error, ServiceUnavailable):
                 work.forget()
-            # Its name stands before it wherever it is reported.
+            # Reports put its name before it.
             why = str(error).removeprefix(f"{wanted.name}: ")
             return FailedDownload(wanted.name, wanted.url, why, work.tries)
         except OSError as error:
@@ -177,7 +177,7 @@ class _Downloads:
 
 
 class _Transfer:
-    """One file on its way."""
+    """One download."""
 
     def __init__(self, run: _Downloads, wanted: Wanted) -> None:
         self._run = run
@@ -216,7 +216,7 @@ class _Transfer:
             os.close(descriptor)
 
     def forget(self) -> None:
-        """Nothing of it will be used again."""
+        """It will not be used again."""
         self._part.unlink(missing_ok=True)
         self._note_file.unlink(missing_ok=True)
 
@@ -254,7 +254,7 @@ class _Transfer:
         return self._finish(descriptor, running, resumed=resumed)
 
     def _check_promise(self, body: Download) -> None:
-        """A wrong size is seen before the first byte, if the server says it."""
+        """A wrong size is detected before the first byte, if the server reports it."""
         if self._wanted.size is not None and body.head.size not in (None, self._wanted.size):
             raise BadPayload(self._wanted.name, f"it has {body.head.size:,} bytes; expected {self._wanted.size:,}")
 
@@ -270,7 +270,7 @@ class _Transfer:
         digests = running.values()
         if problem := self._problem(running.size, digests):
             if resumed:
-                # The pieces may be of two files: the next try takes the whole.
+                # The pieces may belong to two different files: the next attempt starts from the beginning.
                 self.forget()
                 raise ServiceUnavailable(self._wanted.name, f"{problem}, after the download was resumed")
             raise BadPayload(self._wanted.name, problem)
@@ -296,9 +296,9 @@ class _Transfer:
         return mismatch(self._wanted.digests, digests)
 
     def _usable_note(self, descriptor: int) -> _Note | None:
-        """The note, if the part that it reports may be continued.
+        """The note, if its partial file can be resumed.
 
-        After a loss of power a file may have its length and not its bytes; only a digest would show that.
+        After a loss of power a file may have its length without its bytes; only a digest would show that.
         """
         note = self._read_note()
         if note is None or not note.validator or note.digests or not os.fstat(descriptor).st_size:

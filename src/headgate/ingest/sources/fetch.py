@@ -1,4 +1,4 @@
-"""Fetching what strangers name: a guarded HTTP client, and files below folders that were named for it."""
+"""Fetching untrusted URLs: a guarded HTTP client, and files below allowed folders."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ try:
 except ImportError as error:
     raise MissingExtra("ingest", "Fetching needs httpx2") from error
 
-#: Answers that may be other ones later.
+#: Statuses that may change later.
 LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
-#: Of those: the server has not begun.
+#: Among these: the server has not started.
 _NOT_BEGUN = frozenset({425, 429, 503})
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _LONGEST_RETRY_AFTER = 3600.0
 #: Largest answer of a protocol over HTTP.
 _ANSWER_BYTES = 1 << 20
-#: A file that was changed this long before it was sent is identified by that time.
+#: A file that was last changed this long before it was sent is identified by that time.
 _SETTLED_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a server says of a file. Only the bytes themselves are proof."""
+    """A server's statements about a file. Only the bytes themselves prove anything."""
 
     #: None: it does not say.
     size: int | None
-    #: Names this very content (a strong ETag, else the time of its last change); empty: nothing does.
+    #: Identifies its content (a strong ETag, else the time of its last change); empty: nothing does.
     validator: str
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """An answer whose bytes are still to come."""
+    """An answer whose body has not been read yet."""
 
     head: Head
-    #: Where in the file the first byte stands: what was asked for, or 0.
+    #: The offset of the first byte in the file: as requested, or 0.
     offset: int
     blocks: Iterator[bytes]
 
 
 class GuardedTransport(httpx2.BaseTransport):
-    """Every request of a client passes here, so nothing that uses the client can go around the rules."""
+    """Every request of a client passes through here, so no user of the client can bypass the rules."""
 
     def __init__(self, rules: Rules, resolve: Resolve = system_addresses) -> None:
         self.rules = rules
@@ -113,7 +113,7 @@ class _BodyStream(httpx2.SyncByteStream):
 
 @contextmanager
 def translated(url: str) -> Iterator[None]:
-    """The HTTP library's errors in our words. All of them mean: not now."""
+    """Converts the HTTP library's errors to ours. All of them are temporary."""
     try:
         yield
     except httpcore2.ConnectTimeout as error:
@@ -127,14 +127,14 @@ def translated(url: str) -> Iterator[None]:
 
 
 class Fetcher:
-    """Opens addresses by the rules. One for many threads; close it at the end."""
+    """Opens URLs according to the rules. One for many threads; close it at the end."""
 
     def __init__(self, rules: Rules, resolve: Resolve = system_addresses) -> None:
         self.rules = rules
         self._transport = GuardedTransport(rules, resolve)
         self._buckets = Buckets(rules)
         timeout = httpx2.Timeout(rules.idle_seconds, connect=rules.connect_seconds, pool=None)
-        #: For other protocols over HTTP (callbacks, EZID): the same guard stands before every request.
+        #: For other protocols over HTTP (callbacks, EZID): the same guard checks every request.
         self.client = httpx2.Client(
             transport=self._transport,
             trust_env=False,
@@ -153,7 +153,7 @@ class Fetcher:
         self.client.close()
 
     def head(self, url: str) -> Head:
-        """What the server says of the file, without its bytes."""
+        """The server's statements about the file, without its bytes."""
         parts = check_url(url, self.rules)
         if parts.scheme == "file":
             with _opened_file(parts, self.rules) as descriptor:
@@ -169,7 +169,7 @@ class Fetcher:
 
     @contextmanager
     def open(self, url: str, offset: int = 0, validator: str = "", stop: Stop | None = None) -> Iterator[Download]:
-        """The bytes of a file from `offset` on if it is still the one that the validator names; else all of it."""
+        """The bytes of a file from `offset` on if the validator still matches; else all of it."""
         parts = check_url(url, self.rules)
         if parts.scheme == "file":
             with _opened_file(parts, self.rules) as descriptor:
@@ -188,7 +188,7 @@ class Fetcher:
             yield self._body(answer, url, offset if headers else 0)
 
     def read(self, url: str, max_bytes: int, stop: Stop | None = None) -> bytes:
-        """A small file, whole: a manifest."""
+        """A small file, such as a manifest, completely."""
         found = bytearray()
         with self.open(url, stop=stop) as body:
             for block in body.blocks:
@@ -200,7 +200,7 @@ class Fetcher:
     def exchange(self, request: httpx2.Request, stop: Stop | None = None) -> httpx2.Response:
         """A request of another protocol over HTTP (made by `client.build_request`), and its answer, which is short.
 
-        Whatever status it has; redirects are not followed.
+        Any status is returned; redirects are not followed.
         """
         url = str(request.url)
         with self.watched(stop), closing(self.client.send(request, stream=True)) as answer:
@@ -209,13 +209,13 @@ class Fetcher:
                 body += block
                 if len(body) > _ANSWER_BYTES:
                     raise ServiceUnavailable(shown(url), "its response is incomplete")
-            # However it is encoded, it is not decoded: a short answer may be a very long one then.
+            # It is never decoded, whatever its encoding: a short answer may decode to a very long one.
             headers = [pair for pair in answer.headers.multi_items() if pair[0].lower() != "content-encoding"]
             return httpx2.Response(answer.status_code, headers=headers, content=bytes(body), request=request)
 
     @contextmanager
     def watched(self, stop: Stop | None) -> Iterator[None]:
-        """Bound everything that this thread sends and receives within."""
+        """Limit everything that this thread sends and receives within the block."""
         watch = self._transport.watch
         watch.stop, watch.deadline = stop, time.monotonic() + self.rules.total_seconds
         try:
@@ -249,7 +249,7 @@ class Fetcher:
             allowed = f"at most {self.rules.redirects} are followed" if self.rules.redirects else "none are followed"
             raise BadPayload(shown(url), f"it redirects to {target}, but {allowed}")
         if following.url.scheme not in ("http", "https"):
-            # What a depositor may name, a server may not send us to.
+            # URLs that a depositor may name are not all allowed as redirects.
             raise BadPayload(shown(url), f"it redirects to {target}, which is not a web address")
         if answer.url.scheme == "https" and following.url.scheme != "https":
             raise BadPayload(shown(url), f"it redirects from https to {target}")
@@ -305,7 +305,7 @@ def ask_sizes(fetcher: Fetcher, urls: Sequence[str], threads: int = 8, stop: Sto
 
 
 def check_answer(answer: httpx2.Response, url: str) -> None:
-    """Raise what an unsuccessful answer means: later (ServiceUnavailable), or no (ServiceRefused)."""
+    """Raise the error for an unsuccessful answer: temporary (ServiceUnavailable), or permanent (ServiceRefused)."""
     if answer.is_success:
         return
     said = f"the server answers {answer.status_code} {answer.reason_phrase}".rstrip()
@@ -343,7 +343,7 @@ def _check_encoding(answer: httpx2.Response, url: str) -> None:
 
 
 def _content_range(answer: httpx2.Response, url: str, offset: int) -> tuple[int, int | None]:
-    """Where the body begins in the file, and the size of the file."""
+    """The offset of the body in the file, and the size of the file."""
     length = _length(answer)
     if answer.status_code == 200:
         return 0, length
@@ -368,11 +368,11 @@ def _length(answer: httpx2.Response) -> int | None:
 
 def _validator(answer: httpx2.Response) -> str:
     tag = answer.headers.get("ETag", "")
-    # A weak tag may stand for other bytes, and If-Range does not take it.
+    # A weak tag does not identify the bytes, and is not allowed in If-Range.
     if tag.startswith('"'):
         return tag
     changed = answer.headers.get("Last-Modified", "")
-    # Neither does it take a time so near that the file may change again within it (RFC 9110, 8.8.2.2).
+    # A time so recent that the file may change again within it is not allowed either (RFC 9110, 8.8.2.2).
     try:
         age = parsedate_to_datetime(answer.headers["Date"]) - parsedate_to_datetime(changed)
     except (KeyError, TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Where our HTTP client may go, checked when it connects: on the address that the name has at that moment."""
+"""The addresses that the HTTP client may connect to, checked when it connects, after resolving the name."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ except ImportError as error:
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-#: A name to its addresses; socket.getaddrinfo but in tests.
+#: Resolves a name to addresses; socket.getaddrinfo except in tests.
 Resolve = Callable[[str, int], Sequence[str]]
 
-#: Not for us, beside what `is_global` says: it has been wrong for some of them in older Pythons, and others of
-#: them carry an IPv4 address inside that would pass unseen.
+#: Forbidden in addition to `is_global`, which was wrong for some of them in older Python versions; others contain an
+#: IPv4 address that would not be checked.
 NOT_PUBLIC: tuple[Network, ...] = tuple(
     ipaddress.ip_network(each)
     for each in (
@@ -40,33 +40,33 @@ NOT_PUBLIC: tuple[Network, ...] = tuple(
 )  # fmt: skip
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
-#: How often a waiting read looks whether it should stop.
+#: How often a waiting read checks whether it should stop.
 LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which addresses may be fetched, and how much. A profile's, or the installation's."""
+    """Rules for the allowed addresses and sizes. Those of a profile, or of the installation."""
 
-    #: Some of http, https, s3 and file.
+    #: Any of http, https, s3 and file.
     schemes: frozenset[str] = frozenset({"https"})
     ports: frozenset[int] = frozenset({80, 443})
-    #: The only hosts, if any are named: `data.example.org`, or `*.example.org` for all below.
+    #: The allowed hosts, if any are named: `data.example.org`, or `*.example.org` for all below.
     hosts: tuple[str, ...] = ()
-    #: Networks that are not public and may be reached all the same: `127.0.0.0/8`.
+    #: Private networks that are allowed: `127.0.0.0/8`.
     private_networks: tuple[str, ...] = ()
     #: Folders below which `file:` URLs may point.
     roots: tuple[Path, ...] = ()
-    #: Redirects that are followed; each is checked like the first address.
+    #: Maximum number of redirects; each is checked like the first address.
     redirects: int = 0
     connect_seconds: float = 10.0
-    #: From the request to the last of the answer's headers.
+    #: Maximum seconds from the request to the end of the answer's headers.
     answer_seconds: float = 60.0
     #: Longest silence within a body.
     idle_seconds: float = 60.0
-    #: Longest time for one answer, body included.
+    #: Longest time for one answer, including the body.
     total_seconds: float = 6 * 3600.0
-    #: Slowest body, in bytes a second, averaged from its beginning once `slow_seconds` have passed.
+    #: Minimum speed of a body in bytes per second, averaged from its start once `slow_seconds` have passed.
     min_rate: float = 1024.0
     slow_seconds: float = 30.0
     #: Largest body.
@@ -74,7 +74,7 @@ class Rules:
 
 
 def check_url(url: str, rules: Rules) -> SplitResult:
-    """What can be said of an address without asking anybody. BadValue says why it may not be used."""
+    """The parts of a URL that can be checked without a network. BadValue with the reason if it may not be used."""
     try:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORTS.get(parts.scheme)
@@ -130,7 +130,7 @@ def system_addresses(host: str, port: int) -> list[str]:
 
 
 class Watch(threading.local):
-    """What bounds the request that the present thread makes. Reads of its sockets look here."""
+    """The limits of the current thread's request. Reads of its sockets check them."""
 
     def __init__(self) -> None:
         self.deadline = float("inf")
@@ -143,10 +143,10 @@ class Watch(threading.local):
 
 
 class GuardedBackend(httpcore2.NetworkBackend):
-    """Connects to addresses that the rules allow, and to nothing else.
+    """Connects only to addresses that the rules allow.
 
-    The name is resolved here, once; every address that it has must pass; and the connection goes to one of these
-    very addresses. So a name that changes its mind between a check and a connection gains nothing.
+    The name is resolved here, once; all of its addresses must be allowed; and the connection goes to one of exactly
+    these. So changing a name's addresses between the check and the connection has no effect.
     """
 
     def __init__(self, rules: Rules, watch: Watch, resolve: Resolve = system_addresses) -> None:
@@ -189,7 +189,7 @@ class GuardedBackend(httpcore2.NetworkBackend):
 
 
 class WatchedStream(httpcore2.NetworkStream):
-    """A connection whose reads end when the thread's watch says so, however the other side drips."""
+    """A connection whose reads end at the thread's limits, however slowly the other side sends."""
 
     def __init__(self, inner: httpcore2.NetworkStream, watch: Watch) -> None:
         self._inner = inner

@@ -1,1 +1,1 @@
-"""What is done to a batch or an ingest job in each of its states."""
+"""The handlers of a batch or an ingest job in each of its states."""

@@ -1,4 +1,4 @@
-"""How large an object will be, as far as it is known, and what that does to its place in the queue."""
+"""Estimating the size of an object, and its effect on the priority."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from headgate.core.queue.model import HIGHEST_NUMBER
 from headgate.core.values.plurals import plural
 
-#: What a large or unknown size adds to the priority.
+#: The amount that a large or unknown size adds to the priority number.
 PENALTY = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the servers said."""
+    """The servers' answers."""
 
-    #: Bytes; 0: not known, because one of the sizes at least is not.
+    #: Bytes; 0: unknown, because at least one of the sizes is.
     space_needed: int
     files: int
-    #: Files of unknown size.
+    #: Number of files of unknown size.
     unknown: int
     #: Bytes of the other files.
     told: int
@@ -37,13 +37,13 @@ def estimate(sizes: Iterable[int | None]) -> Estimate:
     sizes = list(sizes)
     known = [size for size in sizes if size is not None and size >= 0]
     unknown = len(sizes) - len(known)
-    # More than a store can keep is no size that anybody should believe.
+    # A size beyond what a store can keep is not credible.
     total = sum(known) if sum(known) < 2**63 else 0
     return Estimate(0 if unknown else total, len(sizes), unknown, total)
 
 
 def waits_longer(space_needed: int, large_size: int) -> bool:
-    """Whether an object's size puts it behind others: it is large, or not known."""
+    """Whether an object's size lowers its priority: it is large, or unknown."""
     return space_needed == 0 or space_needed >= large_size
 
 
@@ -53,9 +53,9 @@ def estimated_priority(priority: int, space_needed: int, large_size: int) -> int
 
 
 def measured_priority(priority: int, before: int, after: int, large_size: int) -> int:
-    """The priority after downloading, when what was estimated (`before`) turned out as `after`.
+    """The priority after downloading, when the size estimated as `before` turned out to be `after`.
 
-    An empty object was measured: its size is known, and 0.
+    An empty object was measured: its size is known to be 0.
     """
     waited, waits = waits_longer(before, large_size), after >= large_size
     if waited == waits:

@@ -1,4 +1,4 @@
-"""What a batch and its jobs keep from their start: the profile and the manifest; and how they get the current ones."""
+"""The frozen parts of a batch and its jobs: the profile and the manifest; and replacing them by the current ones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headgate.ingest.profiles.snapshots import read_profile
 from headgate.ingest.steps.payload import expected_digest, folder_of
 from headgate.service.inventory import Inventory
 
-#: A job that has come further has stored its files: another manifest would change nothing.
+#: A later job has stored its files: another manifest would change nothing.
 BEFORE_STORING = (PROVISIONING, DOWNLOADING)
 
 
 def frozen_of(inventory: Inventory, profiles: Path, job: IngestJob) -> Frozen:
-    """Return what a job keeps, compared with what there is now. Fetches nothing."""
+    """Return the frozen parts of a job, compared with the current ones. Fetches nothing."""
     kept = inventory.intake(job.batch)
     changes: tuple[str, ...] = ()
     problem = ""
@@ -41,10 +41,11 @@ def frozen_of(inventory: Inventory, profiles: Path, job: IngestJob) -> Frozen:
 
 
 def refresh(inventory: Inventory, profiles: Path, job: IngestJob) -> Frozen:
-    """Give a failed job the current profile, and let it fetch its manifest and files again. Returns what it then keeps.
+    """Give a failed job the current profile, and make it fetch its manifest and files again. Returns its new frozen
+    parts.
 
-    The profile is the whole batch's: all its jobs that have not ended go on with it. BadProfiles when it cannot be
-    used, QueueRefused when the job has not failed.
+    The profile belongs to the whole batch: all its unfinished jobs use it. BadProfiles when it cannot be used,
+    QueueRefused when the job has not failed.
     """
     if job.state != FAILED or job.worker:
         raise QueueRefused(job.id, "refresh", f"it is {job.state}, and only failed jobs are given a new profile")
@@ -53,7 +54,7 @@ def refresh(inventory: Inventory, profiles: Path, job: IngestJob) -> Frozen:
     inventory.keep_intake(Intake(job.batch, profile.snapshot(), kept.problem if kept else ""), anew=True)
     if _can_refetch(job):
         folder = folder_of(job)
-        # First what says that the rest is whole.
+        # The marker of completeness is removed first.
         for file in (folder.gathered, folder.manifest):
             file.unlink(missing_ok=True)
         for place in (folder.producer, folder.parts):
@@ -67,7 +68,7 @@ def _can_refetch(job: IngestJob) -> bool:
 
 
 def _differences(kept: Mapping[str, Any], current: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:
-    """The names of the keys that differ, those of tables as `table.key`."""
+    """The names of the differing keys, those of tables as `table.key`."""
     found: list[str] = []
     for name in sorted({*kept, *current}):
         before, after = kept.get(name), current.get(name)

@@ -49,17 +49,17 @@ class BoundStep:
     context: Context
 
     def __call__(self, item: Item, hold: ItemHold) -> Outcome:
-        """Work on an item; a refusal becomes the outcome that it means."""
+        """Process an item; a refusal becomes the corresponding outcome."""
         try:
             return self.step(self.context, item, hold)
         except LockRefused as error:
             return NotNow(str(error))
         except (Invalid, Refused, ServiceUnavailable) as error:
-            # Each says in its own words what is wrong; a person decides whether to resume. A store that is away,
-            # or an item that is lost, is not for them: the consumer knows what to do then.
+            # Each has its own message; an operator decides whether to resume. Unavailable stores and lost items are
+            # left to the consumer.
             return Failed(str(error))
 
     def finished(self, item: Item) -> None:
-        """Free the space of a job that completed: others may wait for it."""
+        """Release the space of a completed job, because others may wait for it."""
         if isinstance(item, IngestJob) and folder_of(item.state) is Folder.COMPLETED:
             remove_working_folder(item)

@@ -1,4 +1,4 @@
-"""The first step: a batch becomes jobs, or its report says why not; a job is checked before anything else."""
+"""The first step: a batch is split into jobs, or its report says why not; a job is checked first."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from headgate.service.leases.renewal import ItemHold
 from headgate.service.queue.checks import PAYLOAD_TYPES
 from headgate.service.queue.outcomes import Done, Held, Outcome
 
-#: Errors that mean that a payload yields no jobs. A store that is away does not mean that.
+#: Errors that mean that a payload yields no jobs. An unavailable store does not.
 NO_JOBS = (Invalid, Refused, ServiceUnavailable)
 
 
 def batch_pending(context: Context, batch: Batch, hold: ItemHold) -> Outcome:
-    """The payload is fetched and read, and each object in it becomes a job. Nothing of it is made twice."""
-    # By its folder the cleaner finds what is to be forgotten of it, also when nothing comes into it.
+    """The payload is fetched and read, and each object in it becomes a job. No job is created twice."""
+    # The cleaner finds items to forget by their folders, so it is created even if it stays empty.
     make_folder(context.options.work_folder / batch.id)
     try:
         profile = from_snapshot(context.start(batch).profile)
@@ -56,7 +56,7 @@ def batch_pending(context: Context, batch: Batch, hold: ItemHold) -> Outcome:
 
 
 def job_pending(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
-    """What can be said of a payload before it is fetched; of an object manifest: everything."""
+    """The checks of a payload before it is fetched; for an object manifest, all checks."""
     profile = context.profile(job)
     if why := context.hold_of(profile.name):
         return Held(f"collection {profile.collection} is on hold, set by its profile: {why}")
@@ -74,13 +74,13 @@ def job_pending(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 
 
 def _no_jobs(context: Context, batch: Batch, problem: str) -> Outcome:
-    """The batch goes on without jobs, and so to its report, which says why."""
+    """The batch continues without jobs to its report, which says why."""
     context.inventory.set_problem(batch.id, problem)
     return Done(problem)
 
 
 def _rows(context: Context, batch: Batch, profile: Profile, stop: Stop) -> Sequence[NewJob]:
-    # Another program may have written it, in its own words.
+    # Another program may have written it, with its own keys.
     submission = replace(batch.submission, type=submission_type(batch.submission.type))
     uploaded = context.is_uploaded(submission.payload_url)
     if not uploaded and (why := profile.sources.refusal(submission.payload_url)):
@@ -98,7 +98,7 @@ def _rows(context: Context, batch: Batch, profile: Profile, stop: Stop) -> Seque
 def _batch_manifest(
     context: Context, batch_id: str, submission: Submission, profile: Profile, stop: Stop, *, uploaded: bool
 ) -> manifest.Manifest:
-    """Fetched once and kept: jobs that are made after a restart are made of the same rows."""
+    """Fetched once and kept, so that jobs created after a restart come from the same rows."""
     place = context.options.work_folder / batch_id / "manifest.checkm"
     limits = profile.limits
     kept = place.is_file()

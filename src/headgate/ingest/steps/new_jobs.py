@@ -1,4 +1,4 @@
-"""Which jobs a submission gives: one job an object."""
+"""The jobs of a submission: one for each object."""
 
 from __future__ import annotations
 
@@ -19,33 +19,32 @@ from headgate.ingest.formats.manifest import (
     local_ids,
 )
 
-#: The kinds of manifest that a type of submission may be, its own first; none: the payload is one object.
+#: The kinds of manifest for a type of submission, its own first; none: the payload is one object.
 BATCHES: Mapping[str, tuple[ManifestLayout, ...]] = {
     "batch-manifest": (BATCH, CONTAINERS, SINGLE_FILES),
     "container-batch-manifest": (CONTAINERS, SINGLE_FILES, BATCH),
     "single-file-batch-manifest": (SINGLE_FILES, CONTAINERS, BATCH),
 }
-#: What the one job of any other submission has as its payload.
+#: The payload type of the single job of any other submission.
 SINGLE = {"file": "file", "container": "container", "object-manifest": "object_manifest"}
 #: The kind of manifest that an object's payload is.
 OBJECT_LAYOUTS = (OBJECT,)
 
-#: Words of older forms, each for a type of ours.
+#: Words of older forms, with the corresponding types.
 _FORM_WORDS = {
     "manifest": "object-manifest",
     "batchManifest": "batch-manifest",
     "batchManifestContainer": "container-batch-manifest",
     "batchManifestFile": "single-file-batch-manifest",
 }
-#: Metadata of a submission that does not belong to each of its jobs, that the store takes over, or that only the
-#: profile sets.
+#: Metadata of a submission that is not copied to its jobs, because it belongs to the batch, the store or the profile.
 _OF_THE_BATCH = frozenset(["primary_id", "local_id", "notification", "notification_format", MAX_CRASHES, *FIXED_KEYS])
-#: What a submission says of its one payload, and so of none of the payloads that a batch manifest lists.
+#: Metadata about the submission's own payload, which does not apply to the payloads in a batch manifest.
 _OF_THE_PAYLOAD = frozenset(["digest_type", "digest_value", "size", "filename"])
 
 
 def submission_type(word: str) -> str:
-    """The type that a form's word means, in the words of Merritt's forms too."""
+    """The type for a form's word, including those of Merritt's forms."""
     if word in BATCHES or word in SINGLE:
         return word
     if word in _FORM_WORDS:
@@ -57,7 +56,7 @@ def submission_type(word: str) -> str:
 
 
 def jobs_of(submission: Submission, manifest: Manifest | None, priority: int = DEFAULT_PRIORITY) -> list[NewJob]:
-    """The jobs of a submission. The manifest's own head decides what its rows are, not the submission's type."""
+    """The jobs of a submission. The manifest's own head determines its rows, not the submission's type."""
     settings = {name: value for name, value in submission.metadata.items() if name not in _OF_THE_BATCH}
     if manifest is None:
         ids = _identifiers(submission.metadata)

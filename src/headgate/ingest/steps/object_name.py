@@ -18,14 +18,14 @@ from headgate.ingest.sources.fetch import Fetcher
 def name_object(
     context: Context, job: IngestJob, profile: Profile, describe: Callable[[str], Description], said: Identifiers
 ) -> Identifiers:
-    """The ARK and the local ids of a job's object, written down in the queue. Asked again, it gives the same.
+    """The ARK and the local ids of a job's object, recorded in the queue. A repeat returns the same.
 
-    `describe`: returns the description of the object with that ARK; of a new one for an empty ARK. `said`: what the
-    depositor's own files call it.
+    `describe`: returns the description of the object with that ARK; of a new one for an empty ARK. `said`: its names in
+    the depositor's own files.
     """
     local = tuple(dict.fromkeys((*job.identifiers.local, *said.local)))
     demanded = _demanded(job, said)
-    # The job's own name may be one that it got before a restart.
+    # The job may have received its own name before a restart.
     given = demanded or job.identifiers.primary or _found(context, profile, local)
     ark = given or _minted(context, job, profile, describe(""), local)
     chosen = context.inventory.claim_local_ids(profile.owner, local, ark)
@@ -35,19 +35,19 @@ def name_object(
     identifiers = Identifiers(chosen, local)
     if identifiers != job.identifiers:
         context.queue.change(job, identifiers=identifiers)
-    if profile.minter.kind != "local":  # Describing an object takes a look at the storage.
+    if profile.minter.kind != "local":  # Describing an object requires reading the storage.
         register(context, profile, chosen, local, describe(chosen))
     return identifiers
 
 
 def register(context: Context, profile: Profile, ark: str, local: Sequence[str], description: Description) -> None:
-    """Make an object's name known at EZID, if the profile says so. Sent twice, it is as if sent once."""
+    """Register an object's name at EZID, if the profile requires it. Repeating it has no further effect."""
     if profile.minter.kind != "local":
         _client(context, profile).register(parse_object(ark), _record(profile, description, ark, local))
 
 
 def _demanded(job: IngestJob, said: Identifiers) -> str:
-    """The name that the depositor wants: with the submission, or in a file of the payload."""
+    """The name requested by the depositor: in the submission, or in a file of the payload."""
     supplied = str(job.configuration.get("supplied_id") or "")
     if supplied and said.primary not in ("", supplied):
         raise BadValue(
@@ -65,7 +65,7 @@ def _minted(context: Context, job: IngestJob, profile: Profile, description: Des
         return str(mint_for(job.id, profile.minter.shoulder, context.options.minter_key))
     said = _record(profile, description, "", local)
     minted = str(_client(context, profile).mint(profile.minter.shoulder, said))
-    # It exists from now on: it must be known before anything else happens.
+    # It exists from now on: it must be registered before anything else happens.
     context.queue.change(job, identifiers=Identifiers(minted, job.identifiers.local))
     return minted
 

@@ -1,4 +1,4 @@
-"""A job's payload: what it is called, where its parts lie in the working folder, and how its files come there."""
+"""A job's payload: its name, its parts in the working folder, and fetching its files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class JobFolder:
 
     @property
     def producer(self) -> Path:
-        """What the depositor gave, under the depositor's names."""
+        """The depositor's files, under their original names."""
         return self.root / PRODUCER
 
     @property
@@ -53,7 +53,7 @@ class JobFolder:
 
     @property
     def parts(self) -> Path:
-        """What is under way."""
+        """Partial downloads."""
         return self.root / "parts"
 
     @property
@@ -68,7 +68,7 @@ class JobFolder:
 
     @property
     def gathered(self) -> Path:
-        """Sizes and digests of all files in `producer`; written when all of them are there."""
+        """Sizes and digests of all files in `producer`; written when all of them exist."""
         return self.root / "files.json"
 
 
@@ -81,7 +81,7 @@ def folder_of(job: IngestJob) -> JobFolder:
 
 
 def payload_name(job: IngestJob) -> str:
-    """What a payload of one file is called."""
+    """The name of a single-file payload."""
     return check_file_name(file_name_of(job), "the payload's file name")
 
 
@@ -90,19 +90,19 @@ def payload_url(job: IngestJob) -> str:
 
 
 def expected_digest(said: Mapping[str, Any]) -> dict[str, str]:
-    """The digest that somebody gave with a payload; none when not both of its parts are there."""
+    """The digest submitted with a payload; none if one of its parts is missing."""
     kind, value = said.get("digest_type"), said.get("digest_value")
     return {check_algorithm(kind): str(value)} if kind and value else {}
 
 
 def check_data(name: str, data: bytes, digests: Mapping[str, str]) -> None:
-    """BadPayload when a small file is not what its digest says."""
+    """BadPayload when a small file does not match its digest."""
     if problem := mismatch(digests, data_digests(data, digests)):
         raise BadPayload(name, problem)
 
 
 def write_anew(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Files of ours below a folder. They need not be durable: an interrupted process writes them again."""
+    """Files of ours below a folder. They need not be durable: after an interruption they are written again."""
     make_folder(folder)
     with _writing(folder):
         for name, content in files.items():
@@ -110,7 +110,7 @@ def write_anew(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def save(path: Path, data: bytes) -> None:
-    """A file that is there whole or not at all, and lasts."""
+    """A durable file that is written completely or not at all."""
     make_folder(path.parent)
     with _writing(path):
         fresh = path.with_name(f"{path.name}.new")
@@ -120,14 +120,14 @@ def save(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """A folder, if it is not there."""
+    """A folder, created if it is missing."""
     with _writing(path):
         private.make_folder(path)
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """A disk that is full, or away, is nobody's mistake: the item waits until it is back."""
+    """A full or missing disk is not an error of the payload: the item waits until it is available."""
     try:
         yield
     except OSError as error:
@@ -135,7 +135,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def check_sources(profile: Profile, found: Manifest) -> Manifest:
-    """BadManifest with every row that may not be fetched, or when there is none at all."""
+    """BadManifest with every row that may not be fetched, or when there are no rows."""
     problems = [
         (entry.line, f"{entry.name}: {why}") for entry in found.entries if (why := profile.sources.refusal(entry.url))
     ]
@@ -166,7 +166,7 @@ def object_manifest(context: Context, job: IngestJob, profile: Profile, stop: St
 
 
 def _check_cases(context: Context, profile: Profile, found: Manifest) -> None:
-    """BadManifest for names that differ only in case, where a place on their way cannot keep them apart."""
+    """BadManifest for names that differ only in case, if the work folder or the storage cannot distinguish them."""
     names = [entry.name for entry in found.entries]
     if not any(collisions(names, "any")):
         return
@@ -191,7 +191,7 @@ class NotGathered(Exception):
 
     @property
     def message(self) -> str:
-        """Each file and why, as far as there is room."""
+        """Each file with the reason, up to a maximum length."""
         many = (
             f"{len(self.failed):,} files could not be downloaded"
             if len(self.failed) > 1
@@ -215,7 +215,7 @@ def gather(
 
 
 def kept_files(folder: JobFolder) -> dict[str, FoundFile]:
-    """The files that a job has gathered, as it has written them down."""
+    """The files that a job has fetched, from its notes."""
     note = json.loads(folder.gathered.read_bytes())
     return {name: FoundFile(size, digests) for name, (size, digests) in note.items()}
 
@@ -232,7 +232,7 @@ class _Gathering:
     def all(self) -> dict[str, FoundFile]:
         kind = str(self.job.configuration["payload_type"])
         if kind == "object_manifest":
-            # What a manifest lists is the depositor's word: none of it is anybody's upload.
+            # URLs in a manifest are untrusted: they must not name uploads.
             return self._download(self._listed(), self.folder.producer, uploaded=False)
         uploaded = self.context.has_upload(self.job)
         if kind == "file":
@@ -269,7 +269,7 @@ class _Gathering:
     def _unpack(self, name: str) -> dict[str, FoundFile]:
         limits = self.profile.limits
         most = ContainerLimits(limits.files, limits.object_size, limits.expansion)
-        # A loss of power may have left it with names and without bytes: it is made again.
+        # A loss of power may have left names without bytes: it is created again.
         shutil.rmtree(self.folder.producer, ignore_errors=True)
         packed = self.folder.packed / name
         members = unpack_confined(packed, container_kind(name), self.folder.producer, limits=most, stop=self.stop)
@@ -285,7 +285,7 @@ def _fetched(file: Fetched) -> str:
 
 
 def container_kind(name: str) -> str:
-    """What kind of container a file is. BadPayload when it is none."""
+    """What kind of container a file is. BadPayload when it is not a container."""
     kind = container.kind_of(name)
     if not kind:
         raise BadPayload(name, f"it is not a container that can be unpacked; supported: {', '.join(container.KINDS)}")
@@ -293,7 +293,7 @@ def container_kind(name: str) -> str:
 
 
 def _as_it_says(folder: JobFolder, found: dict[str, FoundFile], profile: Profile) -> dict[str, FoundFile]:
-    """What a container says of itself must be so, in both directions; the list itself is not stored."""
+    """A container must match its own list, in both directions; the list itself is not stored."""
     if STORAGE_MANIFEST not in found:
         return found
     limits = profile.limits

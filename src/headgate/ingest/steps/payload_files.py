@@ -1,4 +1,4 @@
-"""Estimating, provisioning, downloading: from the payload's address to its files in the working folder."""
+"""Estimating, provisioning, downloading: from the payload's URL to its files in the working folder."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from headgate.ingest.stopping import Stop
 from headgate.service.leases.renewal import ItemHold
 from headgate.service.queue.outcomes import Done, Failed, NotNow, Outcome
 
-#: Files that could not be downloaded are listed in the job's configuration, as long as the list has no more letters.
+#: Maximum length of the list of failed downloads in the job's configuration, in characters.
 LONGEST_LIST = 200_000
 
 
 def job_estimating(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
-    """Ask every server how large its files are. Never fails: an unknown size counts as 0."""
+    """Ask every server for the sizes of its files. Never fails: an unknown size counts as 0."""
     profile = context.profile(job)
     try:
         sizes = _sizes(context, job, profile, stop_of(hold))
@@ -39,7 +39,7 @@ def job_estimating(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 
 
 def job_provisioning(context: Context, job: IngestJob, _hold: ItemHold) -> Outcome:
-    """Whether there is room for it now. Waiting jobs are checked in every round, so that a small job can pass."""
+    """Whether there is space for it now. Waiting jobs are checked in every round, so that a small job can pass."""
     work = context.options.work_folder
     make_folder(work)
     why = context.reservations.ask(job, shutil.disk_usage(work).free)
@@ -53,7 +53,7 @@ def job_provisioning(context: Context, job: IngestJob, _hold: ItemHold) -> Outco
 
 
 def job_downloading(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
-    """All files, whole and checked, or a list of those that could not be downloaded."""
+    """All files, complete and checked, or a list of those that could not be downloaded."""
     profile = context.profile(job)
     try:
         found = gather(context, job, profile, stop_of(hold))

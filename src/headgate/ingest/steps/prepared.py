@@ -1,6 +1,6 @@
-"""Storing as a step of its own, as in Merritt: notes for its storage and inventory services, and what it prepared.
+"""Storing as a separate step, as in Merritt: notes for its storage and inventory services, and their prepared versions.
 
-The notes are two nodes of the job, which the configuration has as `store` and `inventory`.
+The notes are two nodes of the job, which are `store` and `inventory` in the configuration.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from headgate.service.queue.questions import QueueReader
 
 #: Keys of a job's configuration.
 STORE, INVENTORY = "store", "inventory"
-#: An update, in the words of a storage service; otherwise it is `add`.
+#: A storage service's word for an update; otherwise it is `add`.
 UPDATE = "update"
 
 
 def stores_later(queue: QueueReader) -> bool:
-    """Whether a processed job is stored in a state of its own."""
+    """Whether a processed job is stored in a separate state."""
     _, jobs = queue.tables()
     return RECORDING not in forward_states(jobs, PROCESSING)
 
@@ -37,7 +37,7 @@ def stores_later(queue: QueueReader) -> bool:
 def notes_for_services(
     context: Context, profile: Profile, folder: JobFolder, ark: str, change: ObjectChange
 ) -> dict[str, Any]:
-    """What a storage service and an inventory need to go on with a job."""
+    """The data that a storage service and an inventory need to continue a job."""
     place = f"{profile.storage.node}/{quote(ark, safe='')}"
     address = profile.storage.url or context.options.storage_root.as_uri()
     removed = "".join(f"{name}\n" for name in change.remove)

@@ -39,18 +39,18 @@ from headgate.service.queue.step_logs import note
 
 T = TypeVar("T")
 
-#: Files of a depositor that say something of the object, and their largest size.
+#: Files of a depositor that describe the object, and their maximum size.
 DATACITE, EMBARGO, DELETIONS = "mrt-datacite.xml", "mrt-embargo.txt", "mrt-delete.txt"
 LARGEST_SAYING = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the depositor says of the object: with the submission, and in files of the payload."""
+    """The depositor's description of the object: in the submission, and in files of the payload."""
 
     description: Description
     identifiers: Identifiers
-    #: Names that an update takes away.
+    #: Names that an update removes.
     deletions: tuple[str, ...] = ()
 
 
@@ -67,24 +67,24 @@ class GatheredObject:
 
     @property
     def is_update(self) -> bool:
-        """Whether it changes an object, and keeps what it does not say again."""
+        """Whether it updates an object, keeping values and files that are not given again."""
         return self.job.configuration.get("submission_mode") == "update"
 
     def describe(self, ark: str) -> Description:
-        """What the new version says: an update keeps what it does not say again."""
+        """The description of the new version: an update keeps values that are not given again."""
         if not (self.is_update and ark):
             return self.said.description
         return self.said.description.updating(stored_description(self.context, self.profile, ark))
 
     def change(self, identifiers: Identifiers) -> ObjectChange:
-        """The new version, with its system files, which are written."""
+        """The new version, with its system files, which are written here."""
         description = self.describe(identifiers.primary)
         added = _write_system_files(self.job, self.profile, self.folder, description, identifiers)
         return _change(self.job, self.folder, self.found, added, self.said)
 
 
 def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
-    """Read what the files say, fix the name, add the system files; and store, unless that is a step of its own."""
+    """Read the description, fix the name, add the system files; and store, unless that is a separate step."""
     profile = context.profile(job)
     if stores_later(context.queue) and job.configuration.get(OBJECT_OWNER) != profile.owner:
         # Its local ids are locked by the owner's name, when it is taken.
@@ -104,7 +104,7 @@ def job_processing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 
 
 def job_storing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
-    """Store what processing has prepared, here or in another program."""
+    """Store the version that processing has prepared, here or in another program."""
     profile = context.profile(job)
     if not job.identifiers.primary:
         raise BadValue("ingest job", job.id, "has no ARK; it was never processed")
@@ -117,7 +117,7 @@ def job_storing(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 def _gathered(context: Context, job: IngestJob, profile: Profile, hold: ItemHold) -> GatheredObject | Failed:
     folder = folder_of(job)
     if not folder.gathered.is_file():
-        # The working folder was lost: all of it is fetched again.
+        # The working folder was lost: everything is fetched again.
         again = job_downloading(context, job, hold)
         if isinstance(again, Failed):
             return again
@@ -130,16 +130,16 @@ def _store(gathered: GatheredObject, identifiers: Identifiers, hold: ItemHold) -
     try:
         return store_version(gathered.context, job, gathered.profile, lambda: gathered.change(identifiers), hold)
     except BadPayload:
-        # Perhaps a loss of power took bytes of the working folder: a resume looks at every file again.
+        # A loss of power may have destroyed bytes in the working folder: a resume checks every file again.
         gathered.folder.gathered.unlink(missing_ok=True)
         raise
 
 
-# ---------------------------------------------------------------- what the files say
+# ---------------------------------------------------------------- descriptions in files
 
 
 def read_sayings(job: IngestJob, profile: Profile, folder: JobFolder, found: Mapping[str, FoundFile]) -> Said:
-    """The submission's words, and those of the depositor's own files. BadPayload says which of them is wrong."""
+    """The description in the submission, and in the depositor's own files. BadPayload names the wrong one."""
 
     def read(name: str, parse: Callable[[bytes], T]) -> T | None:
         if name not in found:
@@ -181,7 +181,7 @@ def _text(name: str, data: bytes) -> str:
 def _write_system_files(
     job: IngestJob, profile: Profile, folder: JobFolder, description: Description, identifiers: Identifiers
 ) -> Mapping[str, NewFile]:
-    """The same job always writes the same: a repeat stores nothing new. Returns them by their names."""
+    """The same job always writes the same content, so a repeat stores nothing new. Returns them by their names."""
     model = ObjectModel(primary_identifier=identifiers.primary, local_identifier="; ".join(identifiers.local))
     files = system_files(
         _record(job, profile, description, identifiers), model, description, profile.owner, profile.membership,
@@ -190,7 +190,7 @@ def _write_system_files(
     if folder.manifest.is_file():
         files[SUBMISSION_MANIFEST] = folder.manifest.read_bytes()
     if profile.storage.kind == "http":
-        # From there nothing can be read back: recording reads ours.
+        # Nothing can be read back from there, so recording reads our copy.
         for name, content in files.items():
             save(folder.system / name, content)
     else:
@@ -220,7 +220,7 @@ def _record(job: IngestJob, profile: Profile, description: Description, identifi
 def _change(
     job: IngestJob, folder: JobFolder, found: Mapping[str, FoundFile], added: Mapping[str, NewFile], said: Said
 ) -> ObjectChange:
-    """Build the new version. An update keeps what it does not name."""
+    """Build the new version. An update keeps files that it does not name."""
     update = job.configuration.get("submission_mode") == "update"
     files = {
         f"{PRODUCER}/{name}": NewFile(folder.producer / name, each.size, each.digests)

@@ -1,4 +1,4 @@
-"""Recording and notify: the inventory first, then the recipients of notices."""
+"""Recording and notify: first the inventory, then the recipients of notices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headgate.service.queue.step_logs import note
 
 
 def job_recording(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
-    """What was stored is written down, published in the ledger, and its callback made ready: one step, or none."""
+    """The stored version is recorded and published in the ledger, and its callback is prepared, all in one step."""
     profile = context.profile(job)
     ark = job.identifiers.primary
     if not ark:
@@ -40,8 +40,8 @@ def job_recording(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 def record(context: Context, recording: Recording, *, by: str | None = None) -> bool:
     """Record a stored version together with its callback. False: it was recorded already. `by`: default: this process.
 
-    ObjectRefused when it is not what its ingest job and the profile of its batch say: a recording names owner,
-    collection and storage of an object for all time, and what is published in the ledger.
+    ObjectRefused when it contradicts its ingest job and the profile of its batch: a recording fixes owner, collection
+    and storage of an object permanently, and determines what is published in the ledger.
     """
     if context.elsewhere is not None:
         return context.inventory.record(recording, by=by)
@@ -94,7 +94,7 @@ def job_notify(context: Context, job: IngestJob, hold: ItemHold) -> Outcome:
 
 
 def _files(context: Context, job: IngestJob, version: Version) -> tuple[InventoryFile, ...]:
-    """The files of a version, with every digest that came with them, also those that OCFL has no place for."""
+    """The files of a version, with every digest that was submitted, including those that OCFL cannot store."""
     known = _further_digests(context, job, version)
     return tuple(
         InventoryFile(each.name, each.size, each.digest, each.since, known.get(each.digest, {}))
@@ -103,10 +103,11 @@ def _files(context: Context, job: IngestJob, version: Version) -> tuple[Inventor
 
 
 def _further_digests(context: Context, job: IngestJob, version: Version) -> dict[str, Mapping[str, str]]:
-    """By sha256: of files that the former versions had, and of those that the job gathered.
+    """By sha256: of files in earlier versions, and of those that the job has fetched.
 
-    The latter are gone only if the working folder was lost after storing; the object keeps its sha256 then. So it does
-    where this inventory does not know a former version: its job has not recorded it yet, or ran on another store.
+    The latter are missing only if the working folder was lost after storing; the object then keeps its sha256. This
+    also applies if this inventory does not know an earlier version: its job has not recorded it yet, or used another
+    store.
     """
     known: dict[str, Mapping[str, str]] = {}
     for number in {each.since for each in version.files} - {version.number}:
@@ -120,7 +121,7 @@ def _further_digests(context: Context, job: IngestJob, version: Version) -> dict
 
 
 def _recording(context: Context, job: IngestJob, profile: Profile, version: Version) -> Recording:
-    """The object's own ERC says what it is: also when the working folder is gone."""
+    """The description comes from the object's own ERC, even if the working folder no longer exists."""
     erc = read_erc(read_stored(context, job, profile, version, f"{SYSTEM}/mrt-erc.txt").decode()).description
     ark = version.object_id
     return Recording(

@@ -15,12 +15,12 @@ from headgate.service.queue.outcomes import Done, NotNow, Outcome
 
 
 def batch_reporting(context: Context, batch: Batch, _hold: ItemHold) -> Outcome:
-    """The report of all jobs, or what changed since the last one."""
-    with suppress(BadProfiles, BadValue):  # Another program may have started it, and nobody of ours worked on it.
+    """The report of all jobs, or the changes since the last one."""
+    with suppress(BadProfiles, BadValue):  # Another program may have started it, without any of our workers.
         context.profile_of(batch.id) or context.adopted(batch.id, batch.profile)
     jobs = context.queue.jobs(batch=batch.id)
     if running := [job.id for job in jobs if folder_of(job.state) is BatchFolder.PROCESSING]:
-        # Merritt's programs add and resume jobs also while the report is made.
+        # Merritt's programs add and resume jobs even while the report is being made.
         return NotNow(f"reported when its jobs have ended: {running[0]} is in the queue")
     messages.announce(context, batch.id, messages.REPORT)
     profile = context.profile_of(batch.id)

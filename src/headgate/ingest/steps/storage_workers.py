@@ -1,4 +1,4 @@
-"""The workers of a storage service: which one is asked, and which one next."""
+"""The workers of a storage service, and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from headgate.ingest.profiles.profile import Profile, ProfileStorage
 from headgate.ingest.profiles.values import web_address
 from headgate.ingest.sources.fetch import check_answer
 
-#: Of the name of a worker.
+#: Maximum length of a worker's name.
 _NAME_BYTES = 1000
 
 
 def ask_workers(context: Context, profile: Profile, ask: Callable[[str], int]) -> tuple[int, str]:
-    """What the first worker answers that does not refuse and can be reached, and which one that was.
+    """The answer of the first worker that is reachable and does not refuse, and its URL.
 
-    Raises the last worker's error, with the reasons of all. A worker that was asked and did not answer is the last one:
-    it may have stored the version.
+    Raises the last worker's error, with the reasons of all. After a worker that received the request but did not
+    answer, no other is tried: it may have stored the version.
     """
     named = bool(profile.storage.workers or profile.storage.worker_url)
     skipped: list[str] = []
@@ -39,7 +39,7 @@ def ask_workers(context: Context, profile: Profile, ask: Callable[[str], int]) -
 
 
 def _workers(context: Context, storage: ProfileStorage) -> Sequence[str]:
-    """URLs of workers, in the order in which they are asked."""
+    """URLs of workers, in the order in which they are tried."""
     found = list(storage.workers) or [storage.url]
     if storage.worker_url:
         try:
@@ -51,7 +51,7 @@ def _workers(context: Context, storage: ProfileStorage) -> Sequence[str]:
 
 
 def _named_worker(context: Context, storage: ProfileStorage) -> str:
-    """The worker that the service names now: by its URL, or by the name of its host."""
+    """The worker that the service currently names: by its URL, or by its host name."""
     fetcher = context.service(storage.worker_url)
     answer = fetcher.exchange(fetcher.client.build_request("GET", storage.worker_url))
     check_answer(answer, storage.worker_url)

@@ -1,4 +1,4 @@
-"""Storing a version: under an exclusive lock on the object, once, in whichever storage the profile names."""
+"""Storing a version: under an exclusive lock on the object, once, in the profile's storage."""
 
 from __future__ import annotations
 
@@ -32,25 +32,27 @@ from headgate.service.queue.outcomes import Done
 from headgate.service.queue.step_logs import note as step_note
 from headgate.telemetry import event
 
-#: A storage service answers when it has fetched and stored all of an object.
+#: A storage service answers only after it has fetched and stored all of an object.
 STORING_SECONDS = 48 * 3600.0
-#: Keeps the answer of a storage service, since it cannot be asked again.
+#: Records the answer of a storage service, because it cannot be requested again.
 ANSWER = "stored.json"
 
 
 def object_resource(ark: str) -> str:
-    """What is locked while a version is added (exclusive), or read (shared)."""
+    """The resource that is locked while a version is added (exclusive), or read (shared)."""
     return f"object:{ark}"
 
 
 def operation_of(context: Context, job: IngestJob) -> str:
-    """By which a storage knows a job's work again; another store that was given the same root has other ones."""
+    """The operation id by which a storage recognises a job's version; other stores with the same root have different
+    ones.
+    """
     return f"{job.id}-{context.origin_of(job.batch)}"
 
 
 @contextmanager
 def locked_object(context: Context, job: IngestJob, ark: str, mode: str, hold: ItemHold) -> Iterator[Stop]:
-    """The object, locked for a job; yields what shows when the lock or the job is lost. LockRefused when it is busy."""
+    """The object, locked for a job; yields a check whether the lock or the job is lost. LockRefused when it is busy."""
     lease = hold.lease or DEFAULT_LEASE
     note = f"{job.state} of {job.batch}"
     with context.locks.held(job.id, object_resource(ark), mode, lease=lease, note=note) as lock:
@@ -60,11 +62,11 @@ def locked_object(context: Context, job: IngestJob, ark: str, mode: str, hold: I
 def store_version(
     context: Context, job: IngestJob, profile: Profile, change: Callable[[], ObjectChange], hold: ItemHold
 ) -> Done:
-    """Store a version of a job's object. `change`: returns it, when the object is locked."""
+    """Store a version of a job's object. `change`: returns the version, called when the object is locked."""
     ark = job.identifiers.primary
     submitter = str(job.configuration["submitter"])
     note = Note(operation_of(context, job), now(), f"ingest job {job.id} of {job.batch}", submitter)
-    # Another update may not come between reading the former description and storing the new one.
+    # No other update may happen between reading the previous description and storing the new one.
     with locked_object(context, job, ark, Mode.EXCLUSIVE, hold) as stop:
         wanted = change()
         stored = store(context, job, profile, ark, wanted, note, stop)
@@ -75,7 +77,7 @@ def store_version(
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A version, and which worker of a storage service has stored it; empty: there are none."""
+    """A version, and the worker of the storage service that stored it; empty: there are no workers."""
 
     version: int
     by: str = ""
@@ -98,8 +100,8 @@ def store(
 
 
 def stored_description(context: Context, profile: Profile, ark: str) -> Description:
-    """What the newest version of an object says of it; nothing when there is none."""
-    if profile.storage.kind == "http":  # From there nothing can be read back.
+    """The description in the newest version of an object; empty when there is none."""
+    if profile.storage.kind == "http":  # Nothing can be read back from there.
         found = context.inventory.objects(ark=ark, limit=1)
         return Description(found[0].who, found[0].what, found[0].when) if found else Description()
     storage = context.storage(profile)
@@ -117,7 +119,7 @@ def stored_description(context: Context, profile: Profile, ark: str) -> Descript
 
 
 def stored_version(context: Context, job: IngestJob, profile: Profile, ark: str, hold: ItemHold) -> Version:
-    """The version that a job has stored. BadPayload when it is not there."""
+    """The version that a job has stored. BadPayload when it does not exist."""
     if profile.storage.kind == "http":
         return _answered(folder_of(job), ark, job.id)
     operation = operation_of(context, job)
@@ -158,7 +160,7 @@ def _send(context: Context, job: IngestJob, profile: Profile, ark: str, change: 
 
 
 def write_storage_manifest(folder: JobFolder, change: ObjectChange) -> Path:
-    """What a storage service is sent, or fetches. Returns where it is."""
+    """The manifest that a storage service receives or fetches. Returns its path."""
     listing = folder.system / STORAGE_MANIFEST
     save(listing, _storage_manifest(change))
     return listing

@@ -1,1 +1,1 @@
-"""Where objects are kept: OCFL in a folder or a bucket, or a storage behind HTTP."""
+"""Storage of objects: OCFL in a folder or a bucket, or a storage behind HTTP."""

@@ -1,4 +1,4 @@
-"""A storage behind HTTP, as Merritt's: it is sent the storage manifest, fetches the files, and returns the version.
+"""A storage behind HTTP, like Merritt's: it receives the storage manifest, fetches the files, and returns the version.
 
 It does not know operation ids: after a lost answer a repeat may store a second version.
 """
@@ -14,7 +14,7 @@ from headgate.core.values.redaction import shown
 from headgate.ingest.sources.fetch import Fetcher, check_answer
 from headgate.ingest.stopping import Stop
 
-#: A larger manifest is fetched by the storage from its URL.
+#: The storage fetches a larger manifest from its URL.
 MANIFEST_BYTES = 1 << 20
 
 
@@ -25,26 +25,26 @@ class Addition:
     ark: str
     #: The text of the storage manifest.
     manifest: str
-    #: Where the storage may fetch it; needed when it is large.
+    #: The URL from which the storage can fetch it; needed when it is large.
     manifest_url: str
     #: The ingest job's id.
     job: str
-    #: Files of the former version stay; else these are all there is.
+    #: Files of the previous version stay; otherwise these are all files.
     update: bool = False
-    #: Names that go, one a line; with `update` only.
+    #: Names to remove, one per line; only with `update`.
     remove: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpStorage:
-    """An endpoint, and one of its nodes."""
+    """The endpoint and node number of a storage service."""
 
     fetcher: Fetcher
     url: str
     node: str
 
     def add(self, addition: Addition, stop: Stop | None = None) -> int:
-        """Have a version stored; its number. ServiceRefused when the storage says no."""
+        """Store a version, and return its number. ServiceRefused when the storage refuses."""
         action = "update" if addition.update else "add"
         url = f"{self.url.rstrip('/')}/{action}/{quote(self.node, safe='')}/{quote(addition.ark, safe='')}"
         request = self.fetcher.client.build_request("POST", url, data=_form(addition), headers={"JID": addition.job})

@@ -1,12 +1,11 @@
 """A storage in a folder: an OCFL 1.1 storage root with layout 0004.
 
-A version is made in a stage beside the root, synced, and moved into its object by one rename, which is the moment
-at which it is stored. What follows (the object's own inventory and sidecar) is derived from the version that was
-moved, and is completed by the next writer if this one dies in between. A reader finds the former version
-until then.
+A version is built in a stage beside the root, synced, and moved into its object by one rename, at which moment it is
+stored. The rest (the object's own inventory and sidecar) is derived from that version, and completed by the next writer
+if this one dies in between. Until then readers find the previous version.
 
-A writer holds a system lock on its stage while it lives. A stage that can be locked is therefore an orphan: what it
-had begun is finished, and it is removed.
+A writer holds a file lock on its stage while it lives. A stage that can be locked is therefore an orphan: its work is
+completed, and it is removed.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from headgate.ingest.validation.trees import FolderTree
 
 _INTENT = "intent.json"
 _STAGED = "object"
-#: How long a commit may wait for another process to end its own on the same object.
+#: How long a commit may wait for another process's commit on the same object.
 _COMMIT_SECONDS = 10.0
 _MOVES = 100
 
@@ -69,7 +68,7 @@ class OcflStorage:
         self._root = root
         #: The group that a new root is shared with; None: it is private.
         self._group = group
-        #: Outside the root, which may hold nothing but objects; on the same file system, so that a rename moves.
+        #: Outside the root, which may contain only objects; on the same file system, so that a rename is enough.
         self._staging = staging or root.with_name(f"{root.name}.staging")
         with storage_errors(root):
             self._open_root()
@@ -159,7 +158,7 @@ class OcflStorage:
                 yield found
 
     def recover(self) -> None:
-        """Finish what writers that died had begun, and remove their stages. Runs by itself at the start."""
+        """Complete the work of writers that died, and remove their stages. Runs automatically at the start."""
         for stage in sorted(self._staging.iterdir()):
             with _try_lock(stage) as mine:
                 if mine:
@@ -197,7 +196,7 @@ class OcflStorage:
     # ---------------------------------------------------------------- reading
 
     def _load(self, home: Path, object_id: str) -> OcflInventory | None:
-        """The present inventory. Between a commit's two last writes the newest version has the right one."""
+        """The present inventory. Between a commit's last two writes, the newest version has the current one."""
         for folder in (home, *_version_folders(home)):
             if found := _read_pair(folder, object_id):
                 return found
@@ -246,7 +245,7 @@ class OcflStorage:
                 staged.rename(home)
                 break
             except FileNotFoundError:
-                # Somebody who cleaned up took the empty folders away in between.
+                # A cleaner removed the empty folders in between.
                 if not left:
                     raise
         for folder in home.parents:
@@ -255,7 +254,7 @@ class OcflStorage:
                 return
 
     def _mend(self, home: Path, object_id: str) -> None:
-        """Make an object's inventory that of its newest version, where a writer died before it could."""
+        """Set an object's inventory to that of its newest version, if a writer died before it could."""
         if not home.exists():
             return
         newest = next((each for each in _version_folders(home) if _read_pair(each, object_id)), None)
@@ -273,7 +272,7 @@ class OcflStorage:
             try:
                 folder.rmdir()
             except FileNotFoundError:
-                # A process before this one died on the way up or down.
+                # An earlier process died while creating or removing folders.
                 continue
             except OSError:
                 return
@@ -284,7 +283,7 @@ class OcflStorage:
             stage = self._staging / uuid.uuid4().hex
             private.make_folder(stage, new=True)
             with _try_lock(stage) as mine:
-                # Somebody who cleans may have been between the making and the locking.
+                # A cleaner may have removed it between its creation and its locking.
                 if not mine:
                     continue
                 write_synced(stage / _INTENT, json.dumps({"object": object_id}).encode())
@@ -303,14 +302,14 @@ class OcflStorage:
             try:
                 self._mend(home, object_id)
             except BadPayload:
-                # A damaged object is for `verify` to report, and for people; the others go on.
+                # `verify` reports a damaged object, and operators repair it; the others are not affected.
                 return
             self._prune(home)
         shutil.rmtree(stage)
 
     @contextmanager
     def _locked(self, home: Path) -> Iterator[None]:
-        """One commit at a time on an object. FileNotFoundError when the object is gone."""
+        """One commit at a time on an object. FileNotFoundError when the object no longer exists."""
         until = time.monotonic() + _COMMIT_SECONDS
         while True:
             with _try_lock(home) as mine:
@@ -326,7 +325,7 @@ class OcflStorage:
 
 @contextmanager
 def _try_lock(folder: Path) -> Iterator[bool]:
-    """Hold the system's lock on a folder, if it is free now and is still that folder's."""
+    """Hold the file lock of a folder, if it is free and the folder still exists."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
@@ -344,7 +343,7 @@ def _try_lock(folder: Path) -> Iterator[bool]:
 
 
 def _intent(stage: Path) -> str:
-    """The object for which a stage was made; empty when its writer died before it said so."""
+    """The object of a stage; empty when its writer died before recording it."""
     try:
         return str(json.loads((stage / _INTENT).read_bytes())["object"])
     except (OSError, ValueError):
@@ -352,7 +351,7 @@ def _intent(stage: Path) -> str:
 
 
 def _id_of(home: Path) -> str:
-    """Whose place it is; empty when no inventory in it can be read."""
+    """The id of the object in a folder; empty when no inventory in it is readable."""
     for folder in (home, *_version_folders(home)):
         pair = _pair(folder)
         if found := id_in(pair[0]) if pair else "":

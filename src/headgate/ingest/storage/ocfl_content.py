@@ -1,4 +1,4 @@
-"""The bytes of an OCFL object in a folder: written with their digests checked on the way, and read to be verified."""
+"""The bytes of an OCFL object in a folder: writing them while checking digests, and reading them for verification."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headgate.ingest.safe_files import write_all
 from headgate.ingest.stopping import Stop, check_stop
 from headgate.ingest.storage.port import NewFile, Progress
 
-#: Large files are copied side by side: one waits for the disk while another is hashed.
+#: Large files are copied concurrently: one waits for the disk while another is hashed.
 _THREADS = 4
 _LARGE = 1 << 20
 
 
 def write_content(folder: Path, content: Mapping[str, NewFile], stop: Stop | None, progress: Progress | None) -> None:
-    """Copy every file to its place, synced. BadPayload when one is not what its digest says."""
+    """Copy every file to its content path, synced. BadPayload when one does not match its digest."""
     for parent in sorted({(folder / path).parent for path in content}):
         private.make_folder(parent)
     large = {path: file for path, file in content.items() if file.size >= _LARGE}
@@ -43,7 +43,7 @@ def _copy(folder: Path, path: str, file: NewFile, stop: Stop | None, progress: P
     if not file.path.is_file():
         raise BadPayload(str(file.path), "it is missing, or not a file")
     running = RunningDigests([DEFAULT])
-    # The folder is a stage of ours that nobody else knows: there is no link on the way.
+    # The folder is a private stage of ours, so its path contains no links.
     target = private.open_file(folder / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         with file.path.open("rb", buffering=0) as source:

@@ -1,7 +1,7 @@
-"""OCFL 1.1 inventories: reading one, and writing the next. No files are touched here.
+"""OCFL 1.1 inventories: reading the current one, and writing the next. No files are touched here.
 
-An operation's id stands as the last line of its version's message, so that it is stored with the version, in the
-same write, and a repeat is visible in the inventory.
+The operation id is the last line of its version's message, so that it is stored with the version in the same write, and
+a repeat is recognised from the inventory.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class VersionPlan:
-    """The next version: its inventory, and what must be written for it."""
+    """The next version: its inventory, and the files to write."""
 
     number: int
     document: Document
-    #: Content path below the object (`v2/content/a.txt`) to the file that goes there.
+    #: Content path below the object (`v2/content/a.txt`) to the file to be stored there.
     content: Mapping[str, NewFile]
 
 
 class OcflInventory:
-    """An inventory that was read."""
+    """A parsed inventory."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -66,7 +66,7 @@ class OcflInventory:
         return {name: digest for digest, names in versions[f"v{number}"]["state"].items() for name in names}
 
     def place(self, name: str, version: int | None) -> str:
-        """Where the bytes of a file are, below the object."""
+        """The content path of a file, below the object."""
         number = self.head if version is None else version
         digest = self.state(number).get(name)
         if digest is None:
@@ -85,14 +85,14 @@ class OcflInventory:
 
 
 def parse(raw: bytes, sidecar: bytes, object_id: str) -> OcflInventory | None:
-    """The inventory, if it is whole: its digest is the sidecar's, and it is the object's."""
+    """The inventory, if it is intact: its digest matches the sidecar, and its id is the object's."""
     if sidecar.split()[:1] != [_digest(raw).encode()]:
         return None
     return read_unsealed(raw, object_id)
 
 
 def read_unsealed(raw: bytes, object_id: str) -> OcflInventory:
-    """An inventory without its sidecar; nothing but its form says that it is whole."""
+    """An inventory without its sidecar; only its form shows that it is complete."""
     try:
         found = OcflInventory(read_document(raw))
     except (ValueError, KeyError, TypeError) as error:
@@ -103,7 +103,7 @@ def read_unsealed(raw: bytes, object_id: str) -> OcflInventory:
 
 
 def id_in(raw: bytes) -> str:
-    """Whose inventory it is; empty when it cannot be read. Whether it is whole is for others to say."""
+    """The object id of an inventory; empty when it is unreadable. Its integrity is not checked here."""
     try:
         return str(read_document(raw)["id"])
     except (ValueError, LookupError, TypeError):
@@ -111,7 +111,7 @@ def id_in(raw: bytes) -> str:
 
 
 def render(document: Document) -> tuple[bytes, bytes]:
-    """An inventory and its sidecar, as they are written."""
+    """An inventory and its sidecar, in their stored form."""
     raw = json.dumps(document, indent=1, ensure_ascii=False).encode()
     return raw, sidecar_of(raw)
 
@@ -121,7 +121,7 @@ def sidecar_of(raw: bytes) -> bytes:
 
 
 def earlier_version(inventory: OcflInventory | None, change: ObjectChange, note: Note) -> int | None:
-    """The version that this operation stored before; BadValue when it was another one under the same name."""
+    """The version that this operation has stored already; BadValue when the same operation stored different files."""
     if inventory is None:
         return None
     number = next((each for each in inventory.numbers() if inventory.operation(each) == note.operation), None)
@@ -140,10 +140,10 @@ def plan(
     apart: str = "",
     case_blind: str = "",
 ) -> VersionPlan:
-    """The next inventory. Bytes that the object has already are not stored again.
+    """The next inventory. Content that the object already has is not stored again.
 
-    `apart` is a folder for the content, for storages in which two writers could meet there. `case_blind`: the place
-    that cannot keep names apart which differ only in case; empty: this storage can.
+    `apart`: a separate content folder, for storages in which two writers could use the same one. `case_blind`: the
+    location that cannot distinguish names that differ only in case; empty: this storage can.
     """
     _check(change, note)
     number = inventory.head + 1 if inventory else 1
@@ -206,12 +206,12 @@ def _empty(object_id: str) -> Document:
 
 
 def _copied(document: Document) -> Document:
-    """A copy that can be added to: everything that `plan` changes is new."""
+    """A copy that `plan` can change."""
     copy = dict(document)
     copy["manifest"] = dict(document["manifest"])
     copy["versions"] = dict(document["versions"])
     if "fixity" in document:
-        # Others make an inventory invalid; a version of earlier days may have them.
+        # Others make an inventory invalid; versions from earlier releases may have them.
         copy["fixity"] = {
             algorithm: {value: list(paths) for value, paths in known.items()}
             for algorithm, known in document["fixity"].items()

@@ -1,4 +1,4 @@
-"""Where things lie in an OCFL 1.1 storage root: layout 0004, by the SHA-256 of an object's id."""
+"""Paths in an OCFL 1.1 storage root: layout 0004, by the SHA-256 of an object's id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONFIG = {
     "numberOfTuples": 3,
     "shortObjectRoot": False,
 }
-_DESCRIPTION = "Objects lie by the SHA-256 of their id, in three levels of three digits."
+_DESCRIPTION = "Objects are located by the SHA-256 of their id, in three levels of three digits."
 
 
 def home_of(object_id: str) -> str:
@@ -26,7 +26,7 @@ def home_of(object_id: str) -> str:
 
 
 def root_files() -> dict[str, bytes]:
-    """What makes a root. The declaration comes last: a root without it is one that is still being made."""
+    """The files of a new root. The declaration comes last: a root without it is still being created."""
     return {
         CONFIG_FILE: json.dumps(CONFIG, indent=1).encode(),
         LAYOUT_FILE: json.dumps({"extension": LAYOUT, "description": _DESCRIPTION}, indent=1).encode(),

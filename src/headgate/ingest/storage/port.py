@@ -1,4 +1,4 @@
-"""The port of a storage: objects of versions of files. What every storage must do, one sentence a method."""
+"""The port of a storage: objects, their versions and files. The contract of every storage, one sentence per method."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to be stored, as it was checked when it came."""
+    """A file to be stored, as it was checked on arrival."""
 
     path: Path
     size: int
-    #: At least sha256; the others are kept beside it.
+    #: At least sha256; other digests are stored too.
     digests: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Why, when and by which user a version was made."""
+    """Why, when and by which user a version was created."""
 
-    #: Names the work that stores this version; the same operation never stores twice.
+    #: Identifies the work that stores this version; the same operation never stores twice.
     operation: str
     created: datetime
     message: str = ""
@@ -52,10 +52,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What a version is made of."""
+    """The content of a version."""
 
     files: Mapping[str, NewFile]
-    #: Files of the former version stay unless they are given again or removed; else the files are all there is.
+    #: Files of the previous version stay unless they are given again or removed; otherwise these are all files.
     keep: bool = False
     remove: Collection[str] = ()
 
@@ -68,7 +68,7 @@ class StoredFile:
     size: int
     #: sha256, in hexadecimal.
     digest: str
-    #: The version in which these bytes came.
+    #: The version that added these bytes.
     since: int
 
 
@@ -90,10 +90,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not as it was stored."""
+    """A difference from what was stored."""
 
     object_id: str  #: ARK of the object.
-    #: The file, as the storage names it; empty: the object itself.
+    #: The file's name in the storage; empty: the object itself.
     path: str
     why: str  #: What is wrong.
     #: Code of the OCFL rule that is broken (E…: error, W…: warning); empty: it is no such rule.
@@ -101,7 +101,7 @@ class Problem:
 
     @property
     def is_warning(self) -> bool:
-        """Whether OCFL only advises against it."""
+        """Whether it only violates a recommendation of OCFL."""
         return self.code.startswith("W")
 
 
@@ -116,11 +116,11 @@ def storage_errors(storage: object) -> Iterator[None]:
 
 
 class Storage(Protocol):
-    """Versions are whole or not there; a version that is there never changes."""
+    """Versions are complete or absent; an existing version never changes."""
 
     @property
     def case_blind(self) -> str:
-        """The place, if names that differ only in case are one file there; empty: they are kept apart."""
+        """The location, if names that differ only in case are one file there; empty: they are distinct."""
 
     def put_version(
         self,
@@ -132,17 +132,17 @@ class Storage(Protocol):
     ) -> Version:
         """Store a version after the current one; repeating the operation returns the version that it stored.
 
-        VersionLost when somebody else stored one meanwhile. BadPayload when a file is not what its digests say.
+        VersionLost when another process has stored one meanwhile. BadPayload when a file does not match its digests.
         """
 
     def list_versions(self, object_id: str) -> tuple[Version, ...]:
-        """Every version, oldest first; none when there is no such object."""
+        """Every version, oldest first; empty when there is no such object."""
 
     def read(self, object_id: str, name: str, version: int | None = None) -> AbstractContextManager[BinaryIO]:
-        """Open a file of a version, or of the newest. UnknownName when it is not there."""
+        """Open a file of a version, or of the newest. UnknownName when it does not exist."""
 
     def delete(self, object_id: str) -> None:
-        """Remove an object with all its versions. Quiet when there is none."""
+        """Remove an object with all its versions. No error when there is none."""
 
     def verify(
         self,
@@ -153,13 +153,13 @@ class Storage(Protocol):
         *,
         warnings: bool = False,
     ) -> list[Problem]:
-        """Read every stored byte of an object, and check every rule of OCFL, and digests that are known elsewhere.
+        """Read every stored byte of an object, and check every rule of OCFL and digests from elsewhere.
 
-        Returns errors, with `warnings` also those.
+        Returns errors, and with `warnings` also warnings.
         """
 
     def objects(self) -> Iterator[str]:
-        """The id of every object that can be read; `verify` reports what is damaged."""
+        """The id of every readable object; `verify` reports damaged ones."""
 
 
 def export(
@@ -170,7 +170,7 @@ def export(
     stop: Stop | None = None,
     progress: Progress | None = None,
 ) -> Version:
-    """Copy a version, or the newest, into a new folder, which appears whole and checked or not at all."""
+    """Copy a version, or the newest, into a new folder, which appears completely and checked or not at all."""
     if folder.exists():
         raise BadValue("folder", str(folder), "already exists")
     chosen = find_version(storage, object_id, version)
@@ -189,7 +189,7 @@ def export(
 
 
 def find_version(storage: Storage, object_id: str, version: int | None = None) -> Version:
-    """A version, or the newest. UnknownName when it is not there."""
+    """A version, or the newest. UnknownName when it does not exist."""
     versions = storage.list_versions(object_id)
     if not versions:
         raise UnknownName("object", object_id)
@@ -206,7 +206,7 @@ def _export_file(
     try:
         target = open_beneath(folder, file.name.split("/"), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     except FileExistsError:
-        # The names of a version are all different.
+        # The file names of a version are unique.
         why = f"has a file already that differs from {file.name!r} only in case, and {CASE_ADVICE}"
         raise BadValue("folder", str(folder), why) from None
     try:

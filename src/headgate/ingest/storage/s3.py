@@ -1,8 +1,8 @@
 """A storage in an S3-compatible bucket: the same OCFL 1.1 root with layout 0004, as objects of the bucket.
 
-There is no rename there. The content goes up first, in a folder of its operation; the version is stored at the
-moment when the object's inventory is replaced, which the bucket does only if it is still the one that the version
-was planned on. The rest (sidecar, the version's own inventory) follows from it, and is made up for by a repeat.
+Buckets have no rename. The content is uploaded first, to a folder of its operation; the version is stored at the moment
+when the object's inventory is replaced, which the bucket does only if it is still the one that the version was based
+on. The rest (sidecar, the version's own inventory) is derived from it, and completed by a repeat.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from obstore import ReadableFile, UpdateVersion
     from obstore.store import S3Store
 
-#: Smallest piece of a large file; the bucket takes 10,000 of them.
+#: Smallest part of a large file; the bucket accepts 10,000 of them.
 _PIECE = 8 << 20
 _PIECES = 9_000
 _NOT_FOUND = (NotFoundError, FileNotFoundError)
@@ -59,16 +59,16 @@ _NOT_FOUND = (NotFoundError, FileNotFoundError)
 
 @dataclass(frozen=True, slots=True)
 class _StoredInventory:
-    """An inventory as the bucket has it."""
+    """An inventory in the bucket."""
 
     inventory: OcflInventory
     raw: bytes
-    #: By what the bucket knows this very one.
+    #: The bucket's identifier of its content.
     seen: UpdateVersion
 
 
 def open_bucket(url: str) -> S3Storage:
-    """The storage at s3://bucket/prefix; where the bucket is, and who asks, is in the environment."""
+    """The storage at s3://bucket/prefix; the endpoint and the credentials come from the environment."""
     parts = urlsplit(url)
     return S3Storage(connect_bucket(parts.netloc), parts.path)
 
@@ -132,7 +132,7 @@ class S3Storage:
     def delete(self, object_id: str) -> None:
         home = self._home(object_id)
         with _errors():
-            # Without its inventory there is no object, whatever happens to the rest.
+            # Without its inventory there is no object, whatever remains.
             self._delete([home + INVENTORY])
             self._delete([home + path for path in self._sizes(home)])
 
@@ -174,14 +174,14 @@ class S3Storage:
         except _NOT_FOUND:
             return None
         raw = bytes(answer.bytes())
-        # A bucket without versions has none to compare; the tag is what every bucket gives.
+        # A bucket without versioning has no versions to compare; every bucket returns a tag.
         seen: UpdateVersion = {"e_tag": answer.meta["e_tag"]}
         return _StoredInventory(self._parse(home, raw, object_id), raw, seen)
 
     def _parse(self, home: str, raw: bytes, object_id: str) -> OcflInventory:
         found = parse(raw, self._get(home + SIDECAR) or b"", object_id)
         if found is None:
-            # A writer that died right after its commit left the former sidecar, and no inventory in its version.
+            # A writer that died right after its commit left the previous sidecar, and no inventory in its version.
             found = read_unsealed(raw, object_id)
             if self._get(f"{home}v{found.head}/{INVENTORY}") not in (None, raw):
                 raise BadPayload(object_id, "its inventory is damaged")
@@ -203,7 +203,7 @@ class S3Storage:
             yield source
 
     def _opened(self, key: str) -> BinaryIO:
-        """As files are opened: FileNotFoundError when there is none."""
+        """Opened like a file: FileNotFoundError when it does not exist."""
         try:
             reader = obstore.open_reader(self._bucket, key, buffer_size=_PIECE)
         except _NOT_FOUND as error:
@@ -211,7 +211,7 @@ class S3Storage:
         return cast(BinaryIO, io.BufferedReader(_Reader(reader), _PIECE))
 
     def _sizes(self, home: str) -> dict[str, int]:
-        """Everything below an object, and its size."""
+        """Every key below an object, with its size."""
         pages = obstore.list(self._bucket, home)
         return {meta["path"].removeprefix(home): meta["size"] for page in pages for meta in page}
 
@@ -243,8 +243,8 @@ class S3Storage:
     def _commit(self, home: str, raw: bytes, former: _StoredInventory | None) -> bool:
         """Replace the inventory. False: another process replaced it first.
 
-        When the answer is lost, the client repeats the request, which the bucket then refuses because it was carried
-        out: the inventory in the bucket is ours.
+        When the answer is lost, the client repeats the request, which the bucket refuses because the first one took
+        effect: the inventory in the bucket is then ours.
         """
         try:
             obstore.put(self._bucket, home + INVENTORY, raw, mode=former.seen if former else "create")
@@ -275,7 +275,7 @@ class S3Storage:
             raise BadPayload(str(file.path), f"it changed since it was checked: {problem}")
 
     def _seal(self, home: str, inventory: OcflInventory, raw: bytes) -> None:
-        """Write what follows from an inventory: its sidecar, and its version's copy of both."""
+        """Write the files derived from an inventory: its sidecar, and its version's copy of both."""
         sidecar = sidecar_of(raw)
         version = f"{home}v{inventory.head}/"
         for key, content in ((home + SIDECAR, sidecar), (version + INVENTORY, raw), (version + SIDECAR, sidecar)):
@@ -283,7 +283,7 @@ class S3Storage:
                 obstore.put(self._bucket, key, content)
 
     def _sweep(self, home: str, inventory: OcflInventory) -> None:
-        """Remove what writers that died, or were second, left in the version that is stored now."""
+        """Remove files that dead or slower writers left in the version that is stored now."""
         folder = f"v{inventory.head}/content/"
         known = inventory.content
         left = [home + path for path in self._sizes(home) if path.startswith(folder) and path not in known]
@@ -302,7 +302,7 @@ class S3Storage:
 
 
 class _Reader(io.RawIOBase):
-    """What obstore opens, as Python's own files are."""
+    """A file opened by obstore, with the interface of Python's files."""
 
     def __init__(self, inner: ReadableFile) -> None:
         self._inner = inner

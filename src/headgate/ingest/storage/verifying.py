@@ -1,4 +1,4 @@
-"""What a validation means for an object of a storage; and the files of an object in a bucket."""
+"""Validation of an object in a storage; and the files of an object in a bucket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.ingest.validation.trees import EntryKind, TreeEntry
 
 
 def problems_of(object_id: str, found: Validation, *, warnings: bool) -> list[Problem]:
-    """The findings of an object, which should be the one of that id."""
+    """The findings about an object, which should have that id."""
     rows = found.findings if warnings else found.errors
     problems = [Problem(object_id, each.path, each.why, each.code) for each in rows]
     if found.inventory is not None and found.inventory.id not in ("", object_id):
@@ -24,14 +24,16 @@ def problems_of(object_id: str, found: Validation, *, warnings: bool) -> list[Pr
 
 
 class KeyTree:
-    """The files of an object that are kept under keys. There are no folders, no links, and no empty folders."""
+    """The files of an object that are stored under keys. There are no folders, no links, and no empty folders."""
 
     def __init__(self, sizes: Mapping[str, int], opened: Callable[[str], AbstractContextManager[BinaryIO]]) -> None:
-        """`sizes`: of every key below the object root. `opened`: opens a key; FileNotFoundError when it is gone."""
+        """`sizes`: of every key below the object root. `opened`: opens a key; FileNotFoundError when it no longer
+        exists.
+        """
         self._opened = opened
         self._folders: dict[str, dict[str, EntryKind]] = {"": {}}
         for key, size in sizes.items():
-            # Some tools keep an empty object where they show a folder.
+            # Some tools store an empty object to represent a folder.
             if size or not key.endswith("/"):
                 self._add(key)
 

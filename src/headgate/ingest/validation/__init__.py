@@ -1,1 +1,1 @@
-"""Whether an object is valid OCFL: the rules of versions 1.0 and 1.1, each by its published code."""
+"""Validation of OCFL objects: the rules of versions 1.0 and 1.1, each with its published code."""

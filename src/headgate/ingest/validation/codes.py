@@ -1,4 +1,4 @@
-"""Every code of the OCFL 1.1 list, and of those that cannot be found in an object at rest, why."""
+"""Every code of the OCFL 1.1 list, with the reason for those that cannot be found in a stored object."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class Code:
 
     #: The rule.
     rule: str
-    #: Why no object is reported with it; empty: objects are.
+    #: Why it is never reported for an object; empty: it is.
     unused: str = ""
 
 
-_ROOT = "It is about a storage root, not an object."
-_TOOL = "It is about what tools do, not about objects."
+_ROOT = "It concerns storage roots, not objects."
+_TOOL = "It concerns the behaviour of tools, not objects."
 
 
 def _same(code: str) -> str:
-    return f"An object that breaks it is reported with {code}."
+    return f"An object that violates it is reported with {code}."
 
 
 #: Errors start with E (what the specification says with MUST), warnings with W (SHOULD).
@@ -111,7 +111,7 @@ CODES: Mapping[str, Code] = {
     "E085": Code("The hierarchy ends with objects.", _ROOT),
     "E087": Code("Validators ignore files of a root that they do not know.", _ROOT),
     "E088": Code("A root has no other directories.", _ROOT),
-    "E089": Code("Content that is no regular file is wrapped in one."),
+    "E089": Code("Content that is not a regular file is wrapped in one."),
     "E090": Code("There are no links: no symbolic ones, and no file under two names."),
     "E092": Code("The manifest is made of arrays of content paths, whose files exist and have that digest."),
     "E093": Code("Fixity values are those of the files."),

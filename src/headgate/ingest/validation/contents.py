@@ -1,4 +1,4 @@
-"""The bytes of an object: every file is there, and has every digest that anybody knows of it."""
+"""The bytes of an object: every file exists, and matches every known digest."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headgate.ingest.validation.inventories import CheckedInventory
 from headgate.ingest.validation.inventory_digests import ContentDigests, is_known
 from headgate.ingest.validation.trees import ObjectTree
 
-#: What is known of contents elsewhere: by the digest that addresses them, other digests by algorithm.
+#: Digests from elsewhere: by the digest that addresses the content, other digests by algorithm.
 KnownDigests = Mapping[str, Mapping[str, str]]
-#: Called with the bytes that were read or written since the last call.
+#: Called with the number of bytes read or written since the last call.
 Progress = Callable[[int], None]
-#: The algorithm, the value in small letters, the code if it differs, and whose word it is.
+#: The algorithm, the value in lower case, the code if it differs, and the source of the value.
 Wanted = tuple[str, str, str, str]
 
 
@@ -33,7 +33,7 @@ class Expected:
                 self._add(path, (found.algorithm, digest, "E092", found.path))
 
     def of(self, path: str) -> Iterator[Wanted]:
-        """Every digest that a file should have."""
+        """The digests that a file should have."""
         digest = self.paths[path]
         if self._current.algorithm:
             yield self._current.algorithm, digest, "E092", self._current.path
@@ -74,7 +74,7 @@ def check_contents(
         if path not in files:
             _report_missing(path, expected, findings)
             continue
-        # Every inventory says the same again: each value is compared once.
+        # Every inventory repeats the same values: each one is compared once.
         wanted: dict[tuple[str, str], tuple[str, str]] = {}
         for algorithm, value, code, whose in expected.of(path):
             wanted.setdefault((algorithm, value), (code, whose))

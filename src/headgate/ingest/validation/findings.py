@@ -1,4 +1,4 @@
-"""What a validation has found so far."""
+"""The findings of a validation so far."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from headgate.ingest.validation.codes import CODES
 
-#: At most this many findings of one object are kept.
+#: Maximum number of findings about one object.
 MOST_FINDINGS = 1000
-#: Letters of a reason, and of a path.
+#: Maximum length of a reason, and of a path.
 LONGEST = 600
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """A rule that an object breaks."""
+    """A rule that an object violates."""
 
-    #: E…: an error; W…: a warning; empty: an error of which the specification does not speak.
+    #: E…: an error; W…: a warning; empty: an error without a code in the specification.
     code: str
     #: Below the object root; empty: the object itself.
     path: str
@@ -35,7 +35,7 @@ class Findings:
         self._told_of_more = False
 
     def add(self, code: str, path: str, why: str) -> None:
-        """Record a finding; beyond MOST_FINDINGS only that there are more."""
+        """Record a finding; beyond MOST_FINDINGS only the fact that there are more."""
         if code and (code not in CODES or CODES[code].unused):
             raise ValueError(f"{code} is not a known code")
         if len(self._found) < MOST_FINDINGS:
@@ -56,6 +56,6 @@ class Findings:
 
 
 def _shown(text: str) -> str:
-    """Names that are not UTF-8 cannot be printed as they are."""
+    """Names that are not UTF-8 cannot be printed unchanged."""
     cut = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
     return cut.encode("utf-8", "backslashreplace").decode()

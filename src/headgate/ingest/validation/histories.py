@@ -1,4 +1,4 @@
-"""What the inventories of an object say of each other: earlier ones must agree with the current one."""
+"""Consistency of an object's inventories: earlier ones must agree with the current one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _identity(current: CheckedInventory, prior: CheckedInventory) -> Iterator[tu
 def _states(current: CheckedInventory, prior: CheckedInventory) -> Iterator[tuple[str, str]]:
     for name in prior.names.all:
         if name not in current.names.all:
-            yield "E066", f"it has the version {name!r}, which the current inventory has not"
+            yield "E066", f"it has the version {name!r}, which the current inventory does not have"
     places, earlier = _paths_by_digest(current), _paths_by_digest(prior)
     for name, state in prior.states.items():
         now = current.states.get(name)

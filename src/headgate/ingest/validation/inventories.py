@@ -1,4 +1,4 @@
-"""One inventory by itself: its form and its content. No file but its own is looked at."""
+"""One inventory on its own: its form and its content. No other file is read."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ DEFAULT_DIRECTORY = "content"
 _TYPE = re.compile(r"https://ocfl\.io/([0-9]+\.[0-9]+)/spec/#inventory")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:.+", re.DOTALL)
 _KEYS = frozenset(["id", "type", "digestAlgorithm", "head", "contentDirectory", "manifest", "versions", "fixity"])
-#: Keys whose spelling has a code of its own, and that code.
+#: Keys whose spelling has its own code, and that code.
 _SPELLED = {"versions": "E044", "fixity": "E055"}
 
 
 @dataclass(slots=True)
 class CheckedInventory:
-    """An inventory, as far as it can be understood."""
+    """The readable part of an inventory."""
 
     #: Its path below the object root.
     path: str
     raw: bytes = field(repr=False)
     document: Mapping[str, Any] = field(default_factory=dict, repr=False)
     id: str = ""
-    #: 1.0 or 1.1; empty: it does not say so.
+    #: 1.0 or 1.1; empty: it does not say.
     specification: str = ""
     #: sha512 or sha256; empty: neither.
     algorithm: str = ""
     content_directory: str = DEFAULT_DIRECTORY
     sets_directory: bool = False
     names: VersionNames = field(default_factory=VersionNames)
-    #: Content path to digest, in small letters.
+    #: Content path to digest, in lower case.
     content: dict[str, str] = field(default_factory=dict, repr=False)
-    #: Algorithm, value in small letters and content path.
+    #: Algorithm, value in lower case, and content path.
     fixity: list[tuple[str, str, str]] = field(default_factory=list, repr=False)
-    #: By the name of a version: logical path to digest, in small letters.
+    #: By the name of a version: logical path to digest, in lower case.
     states: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
 
 
 def check_inventory(raw: bytes, path: str, findings: Findings) -> CheckedInventory | None:
-    """What an inventory says. None: it is not a JSON object."""
+    """The content of an inventory. None: it is not a JSON object."""
     try:
         document = read_document(raw)
     except (ValueError, RecursionError) as error:
@@ -70,7 +70,7 @@ class _Check:
         self._found, self._findings, self._document = found, findings, found.document
 
     def all(self) -> None:
-        """Every rule. Later ones use what earlier ones have understood."""
+        """Every rule. Later ones use the results of earlier ones."""
         self._keys()
         self._id()
         self._type()
@@ -131,7 +131,7 @@ class _Check:
             return
         value = self._document["contentDirectory"]
         if not isinstance(value, str) or not value:
-            self._say("E108", "its contentDirectory is empty" if value == "" else "its contentDirectory is no text")
+            self._say("E108", "its contentDirectory is empty" if value == "" else "its contentDirectory is not a text")
         elif "/" in value:
             self._say("E017", f"its contentDirectory {value!r} has a slash")
         elif value in (".", ".."):
@@ -187,7 +187,7 @@ class _Check:
             self._say(FORM_CODES[algorithm], f"{where} has {digest!r}, not {form_of(algorithm)}")
 
     def _is_path(self, path: str) -> bool:
-        """Whether a content path leads to a file of a version."""
+        """Whether a content path is a file of a version."""
         said = _why_no_path(path)
         if said:
             self._say(said[0], f"the content path {path!r} {said[1]}")
@@ -231,7 +231,7 @@ class _Check:
                 self._say("E107", f"the manifest has {digest}, which is in the state of no version")
 
     def _state(self, name: str, state: Any, spelled: Any) -> set[str]:
-        """The digests of a version, in small letters."""
+        """The digests of a version, in lower case."""
         if not isinstance(state, dict):
             self._say("E050", f"the state of {name} is {_kind(state)}, not an object")
             return set()
@@ -300,7 +300,7 @@ class _Check:
 
     def _unknown_path(self, path: Any) -> None:
         """A path of the fixity block that the manifest lacks, and what is wrong with it by itself."""
-        self._say("E057", f"its fixity has {path!r}, which is no content path of the manifest")
+        self._say("E057", f"its fixity has {path!r}, which is not a content path of the manifest")
         if not isinstance(path, str):
             self._say("E098", f"its fixity has {_kind(path)} as a content path")
         elif said := _why_no_path(path):
@@ -319,7 +319,7 @@ def _why_no_path(path: str) -> tuple[str, str] | None:
 
 
 def _kind(value: Any) -> str:
-    """What JSON calls it, for people."""
+    """The JSON type of a value, for messages."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else "true" if value else "false"
     kinds: tuple[tuple[Any, str], ...] = (

@@ -1,4 +1,4 @@
-"""The digests that inventories of OCFL have: what a value looks like, and how it is computed."""
+"""The digests in inventories of OCFL: the form of a value, and its computation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.ingest.formats.hashing import RunningDigests
 
 #: Algorithms by which content is addressed.
 CONTENT = ("sha512", "sha256")
-#: The code for a value that is not one of its algorithm.
+#: The code for an invalid value of an algorithm.
 FORM_CODES: Mapping[str, str] = {"sha1": "E029", "sha256": "E030", "sha512": "E031", "blake2b-512": "E032"}
 _BLAKE2B = re.compile("blake2b-([0-9]+)")
 
@@ -25,7 +25,7 @@ def is_value(algorithm: str, value: str) -> bool:
 
 
 def form_of(algorithm: str) -> str:
-    """What a value of that algorithm looks like, for people."""
+    """The form of a value of that algorithm, for messages."""
     digits = OCFL_DIGITS[algorithm]
     return f"{digits} hexadecimal digits" if digits else "a number of bytes"
 
@@ -37,7 +37,7 @@ class _Running(Protocol):
 
 
 class _Size:
-    """The `digest` of extension 0009 that is no digest."""
+    """The entry of extension 0009 that is not a digest."""
 
     def __init__(self) -> None:
         self._size = 0
@@ -50,7 +50,7 @@ class _Size:
 
 
 class _DepositorDigest:
-    """An algorithm of depositors, one at a time."""
+    """One algorithm of depositors."""
 
     def __init__(self, algorithm: str) -> None:
         self._algorithm, self._running = algorithm, RunningDigests([algorithm])
@@ -63,7 +63,7 @@ class _DepositorDigest:
 
 
 class ContentDigests:
-    """Digests of what has passed so far, of the algorithms of OCFL and of depositors."""
+    """Digests of the data so far, for the algorithms of OCFL and of depositors."""
 
     def __init__(self, algorithms: Iterable[str]) -> None:
         self._running = {name: _new(name) for name in algorithms}

@@ -1,4 +1,4 @@
-"""An object as a whole: what lies where, what its inventories say of each other, and every byte."""
+"""An object as a whole: its structure, the consistency of its inventories, and every byte."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headgate.ingest.validation.inventory_digests import CONTENT, ContentDigests
 from headgate.ingest.validation.trees import EntryKind, ObjectTree, TreeEntry
 from headgate.ingest.validation.version_names import number_of
 
-#: Bytes of an inventory: enough for some millions of files.
+#: Maximum size of an inventory in bytes: enough for some millions of files.
 LARGEST_INVENTORY = 1 << 30
-#: Characters of a path; deeper ones are not followed.
+#: Maximum length of a path; deeper ones are not followed.
 LONGEST_PATH = 4096
 _DECLARED = "0=ocfl_object_"
 _SIDECAR = re.compile(rb"(\S+)[ \t]+inventory\.json\s*")
@@ -29,12 +29,12 @@ Entries = Mapping[str, TreeEntry]
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What was found of an object."""
+    """The result of validating an object."""
 
     findings: tuple[RuleFinding, ...]
-    #: The inventory of the object root; None: there is none that can be read.
+    #: The inventory of the object root; None: it is missing or unreadable.
     inventory: CheckedInventory | None
-    #: The version of the specification that the object declares; empty: it does not.
+    #: The version of the specification that the object declares; empty: none.
     declared: str
 
     @property
@@ -49,7 +49,7 @@ def validate_object(
     stop: Stop | None = None,
     progress: Progress | None = None,
 ) -> Validation:
-    """Check every rule and read every byte. `known`: digests of contents that are known elsewhere."""
+    """Check every rule and read every byte. `known`: digests from elsewhere."""
     work = _ObjectCheck(tree)
     work.structure()
     if work.inventory is not None:
@@ -65,7 +65,7 @@ class _ObjectCheck:
         self._tree = tree
         self.findings = Findings()
         self.inventory: CheckedInventory | None = None
-        #: The inventories of version directories but the newest, by the names of these.
+        #: The inventories of version directories except the newest, by the names of these.
         self.priors: Inventories = {}
         #: Every file in a content directory.
         self.files: set[str] = set()
@@ -73,7 +73,7 @@ class _ObjectCheck:
         self._names: dict[str, str] = {}
 
     def structure(self) -> None:
-        """Everything but the bytes of the content."""
+        """Check everything except the bytes of the content."""
         root = self._entries("")
         declarations = self._declarations(root)
         self._root_inventory(root)
@@ -91,7 +91,7 @@ class _ObjectCheck:
     # ------------------------------------------------------------ the object root
 
     def _declarations(self, root: Entries) -> set[str]:
-        """The entries that are declarations, or are meant as such."""
+        """The entries that are, or are meant as, declarations."""
         right = [name for name in root if name.removeprefix(_DECLARED) in SPECIFICATIONS and _is_file(root[name])]
         right = [name for name in right if name.startswith(_DECLARED)]
         wrong = {name: fault for name in root if name not in right and (fault := _declaration_fault(name))}
@@ -124,26 +124,26 @@ class _ObjectCheck:
             if entry.kind is EntryKind.FOLDER:
                 self._root_folder(name)
             elif not (_is_sidecar(name, algorithm) or (self.inventory is None and _is_like_inventory(name))):
-                self.findings.add("E001", name, "it does not belong into an object root")
+                self.findings.add("E001", name, "it does not belong in an object root")
 
     def _root_folder(self, name: str) -> None:
         if name == "extensions":
             for inner, entry in self._entries(name).items():
                 if entry.kind not in (EntryKind.FOLDER, EntryKind.LINK):
-                    self.findings.add("E067", f"{name}/{inner}", "it is no directory of an extension")
+                    self.findings.add("E067", f"{name}/{inner}", "it is not a directory of an extension")
                 elif inner not in EXTENSIONS:
                     self.findings.add("W013", f"{name}/{inner}", "this extension is not registered")
         elif number_of(name):
             if self.inventory is not None and name not in self.inventory.names.all:
                 self.findings.add("E046", name, "it is not in the inventory")
         elif name != "logs":
-            self.findings.add("E001", name, "it does not belong into an object root")
+            self.findings.add("E001", name, "it does not belong in an object root")
 
     # ------------------------------------------------------------ versions
 
     def _version(self, name: str, entry: TreeEntry | None, current: CheckedInventory) -> None:
         if entry is None or entry.kind is not EntryKind.FOLDER:
-            why = "it is missing" if entry is None else "it is no directory"
+            why = "it is missing" if entry is None else "it is not a directory"
             for code in ("E010", "E046"):
                 self.findings.add(code, name, why)
             return
@@ -158,7 +158,7 @@ class _ObjectCheck:
             if each.kind is EntryKind.FOLDER:
                 self.findings.add("W002", path, f"the content directory is {directory!r}")
             elif not has_inventory or not (inner == INVENTORY or _is_sidecar(inner, algorithm)):
-                self.findings.add("E015", path, "it does not belong into a version directory")
+                self.findings.add("E015", path, "it does not belong in a version directory")
         if not has_inventory:
             self.findings.add("W010", name, "it has no inventory")
         self._content_directory(name, found.get(directory), current)
@@ -185,7 +185,7 @@ class _ObjectCheck:
             if len(self.files) == before:
                 self.findings.add("W003", path, "there is no file in it")
         elif entry is not None and entry.kind is not EntryKind.LINK:
-            self.findings.add("E015", path, "it is no directory")
+            self.findings.add("E015", path, "it is not a directory")
         elif any(each.startswith(f"{path}/") for each in current.content):
             self.findings.add("E016", path, "it is missing, and the manifest has files in it")
 
@@ -222,7 +222,7 @@ class _ObjectCheck:
         return found
 
     def _sidecar(self, path: str, entries: Entries, raw: bytes, algorithm: str) -> None:
-        """Check the file beside an inventory that has its digest."""
+        """Check an inventory's sidecar."""
         if not algorithm:
             return
         expected = f"{INVENTORY}.{algorithm}"
@@ -245,7 +245,7 @@ class _ObjectCheck:
     # ------------------------------------------------------------ the tree
 
     def _entries(self, folder: str) -> dict[str, TreeEntry]:
-        """What is in a folder; links are reported, and so is a folder that cannot be read."""
+        """The content of a folder; links and unreadable folders are reported."""
         try:
             found = self._tree.entries(folder)
         except OSError as error:
@@ -268,7 +268,7 @@ class _ObjectCheck:
 
 
 def _declaration_fault(name: str) -> tuple[str, str] | None:
-    """The code and the reason, if a name is meant as a declaration and is none."""
+    """The code and the reason, if a name is meant as a declaration but is not valid."""
     sign, equals, value = name.partition("=")
     if not equals:
         return ("E002", "there is no '=' in its name") if "ocfl_object" in name else None

@@ -1,4 +1,4 @@
-"""The files of an object, wherever it is: what a validator asks of a folder or a bucket."""
+"""The files of an object in a folder or a bucket, as a validator reads them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TreeEntry:
 
     name: str
     kind: EntryKind
-    #: Two entries with the same one are one file under two names; empty: it has only this name.
+    #: Two entries with the same value are one file under two names; empty: it has only this name.
     identity: str = ""
 
 
@@ -38,17 +38,17 @@ class ObjectTree(Protocol):
     """The files below an object root. Paths are relative to it, with `/` between their parts."""
 
     def entries(self, folder: str) -> list[TreeEntry]:
-        """What is in a folder (empty: the object root), by name. OSError when it cannot be read."""
+        """The content of a folder (empty: the object root), by name. OSError when it cannot be read."""
 
     def read(self, path: str, most: int) -> bytes:
-        """At most that many bytes of a file. OSError when it cannot be read."""
+        """At most the given number of bytes of a file. OSError when it cannot be read."""
 
     def blocks(self, path: str) -> Iterator[bytes]:
         """The content of a file. OSError when it cannot be read."""
 
 
 class FolderTree:
-    """The files of an object in a folder. No link is followed, also not one that is put there meanwhile."""
+    """The files of an object in a folder. Links are not followed, not even those created meanwhile."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -12,7 +12,7 @@ _NAME = re.compile("v(0*)([1-9][0-9]{0,17})")
 
 @dataclass(slots=True)
 class VersionNames:
-    """The names of an inventory's versions that are names, in the order of their numbers."""
+    """The valid names of an inventory's versions, in the order of their numbers."""
 
     all: dict[str, int] = field(default_factory=dict)
 
@@ -26,19 +26,19 @@ class VersionNames:
         return next(iter(self.all), "")
 
     def same_number(self, name: str) -> str:
-        """The actual name of the version that another spelling means; empty: there is none."""
+        """The actual name of the version meant by another spelling; empty: there is none."""
         match = _NAME.fullmatch(name)
         return next((each for each, number in self.all.items() if match and number == int(match[2])), "")
 
 
 def number_of(name: str) -> int:
-    """The number in the name of a version; 0: it is no name of one."""
+    """The number in the name of a version; 0: the name is not valid."""
     match = _NAME.fullmatch(name)
     return int(match[2]) if match else 0
 
 
 def name_faults(name: str) -> tuple[str, str] | None:
-    """The code and the reason, if a name is no name of a version."""
+    """The code and the reason, if the name of a version is not valid."""
     if number_of(name):
         return None
     if not name.startswith("v"):
@@ -47,7 +47,7 @@ def name_faults(name: str) -> tuple[str, str] | None:
 
 
 def sequence_faults(names: VersionNames) -> Iterator[tuple[str, str]]:
-    """What is wrong with the numbers of all versions together, and how they are written."""
+    """Errors in the numbers of all versions together, and in their spelling."""
     numbers = list(names.all.values())
     if numbers and numbers[0] != 1:
         yield "E009", f"the first version is {names.first!r}"

@@ -1,4 +1,4 @@
-"""The block of versions of an inventory: their names, and what each says besides its state."""
+"""The block of versions of an inventory: their names, and their values besides the state."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _check_user(name: str, user: Any, path: str, findings: Findings) -> None:
     elif not isinstance(address, str):
         findings.add("E054", path, f"the address of the user of the version {name!r} is not a text")
     elif not _URI.fullmatch(address):
-        findings.add("W009", path, f"the address of the user of the version {name!r} is no URI: {address!r}")
+        findings.add("W009", path, f"the address of the user of the version {name!r} is not a URI: {address!r}")
 
 
 def is_time(value: object) -> bool:
@@ -90,6 +90,6 @@ def is_time(value: object) -> bool:
     hours, minutes = int(match[7] or 0), int(match[8] or 0)
     if not 1 <= month <= 12 or not 1 <= day <= 31:
         return False
-    # The calendar repeats itself every 400 years, and there is a year 0 in it.
+    # The calendar repeats every 400 years, and has a year 0.
     last = calendar.monthrange(2000 + year % 400, month)[1]
     return day <= last and hour < 24 and minute < 60 and second <= 60 and hours < 24 and minutes < 60

@@ -12,7 +12,7 @@ LOCKS_WITHOUT_RESOURCE = Statement(
        where r.rkey is null order by l.id limit :limit""",
 )
 RESTORE_RESOURCE = Statement(
-    "The row of a resource whose name is lost, with its locks counted and a token that was not given before.",
+    "Restore the row of a resource whose name is lost, with its locks counted and an unused token.",
     """{insert_once} hg_resource (rkey, uri, token, holders, mode, waiting, known)
        select l.rkey, :uri, greatest_token.top, count(*), min(l.mode), 0, :known from hg_lock l,
               (select max(token) as top from (
@@ -23,7 +23,7 @@ RESTORE_RESOURCE = Statement(
        where l.rkey = (select rkey from hg_lock where id = :id) group by l.rkey, greatest_token.top {or_leave}""",
 )
 WRONG_RESOURCES = Statement(
-    "Resources whose row disagrees with their locks or their queue.",
+    "Resources whose row contradicts their locks or their queue.",
     """select r.uri, r.holders, coalesce(l.count, 0), r.waiting, coalesce(w.count, 0), r.token, coalesce(l.token, 0),
               r.mode, coalesce(l.mode, r.mode)
        from hg_resource r
@@ -36,16 +36,16 @@ WRONG_RESOURCES = Statement(
        order by r.uri limit :limit""",
 )
 RAISE_RESOURCE = Statement(
-    "A resource's token is not behind that of its locks.",
+    "Raise a resource's token to that of its locks.",
     """update hg_resource set token = (select max(l.token) from hg_lock l where l.rkey = :rkey)
        where rkey = :rkey and token < (select max(l.token) from hg_lock l where l.rkey = :rkey)""",
 )
 PLACES_WITHOUT_TICKET = Statement(
-    "Places in a queue that belong to no waiter.",
+    "Queue positions that belong to no waiter.",
     """select w.ticket, w.mode from hg_wait w left join hg_ticket t on t.number = w.ticket
        where t.number is null order by w.ticket limit :limit""",
 )
-DROP_PLACES = Statement("A waiter's places go.", "delete from hg_wait where ticket = :ticket")
+DROP_PLACES = Statement("Remove a waiter's positions.", "delete from hg_wait where ticket = :ticket")
 
 # ---------------------------------------------------------------- leases
 
@@ -56,7 +56,7 @@ LONG_LOCKS = Statement(
     f"select id, client, lease_until - {{now}} from hg_lock where {_AHEAD} order by id limit :limit",
 )
 SHORTEN_LOCK = Statement(
-    "A lock's lease begins now.",
+    "Restart a lock's lease now.",
     f"update hg_lock set lease_until = {{now}} + coalesce(lease, :trial) where id = :id and {_AHEAD}",
 )
 LONG_CLAIMS = Statement(
@@ -66,7 +66,7 @@ LONG_CLAIMS = Statement(
         group by j.name, c.dataid order by 1, 2 limit :limit""",
 )
 SHORTEN_CLAIM = Statement(
-    "A claim's lease begins now.",
+    "Restart a claim's lease now.",
     f"""update hg_chunk set lease_until = {{now}} + lease
         where job_id = :job and dataid = :dataid and lease is not null and {_AHEAD}""",
 )
@@ -79,17 +79,17 @@ LONG_ITEMS = {
 }
 SHORTEN_ITEM = {
     prefix: Statement(
-        "The lease of an item begins now.", f"update {table} set lease_until = {{now}} + lease where id = :id"
+        "Restart the lease of an item now.", f"update {table} set lease_until = {{now}} + lease where id = :id"
     )
     for prefix, table in (("bid", "hg_batch"), ("jid", "hg_ingest_job"))
 }
 RUNNING_WITHOUT_LEASE = Statement(
-    "Chunks that run without a lease: nobody would ever notice that their worker died.",
+    "RUNNING chunks without a lease: the death of their worker would never be noticed.",
     """select distinct c.job_id, c.dataid, c.worker from hg_chunk c
        where c.status = {running} and c.lease_until is null order by 1, 2 limit :limit""",
 )
 EXPIRE_CLAIM = Statement(
-    "A claim without a lease counts as expired.",
+    "Make a claim without a lease count as expired.",
     """update hg_chunk set lease = coalesce(lease, 0), lease_until = {now} - 1
        where job_id = :job and dataid = :dataid and status = {running} and lease_until is null""",
 )
@@ -97,13 +97,13 @@ EXPIRE_CLAIM = Statement(
 # ---------------------------------------------------------------- definitions and chunks
 
 LOST_JOBS = Statement(
-    "Jobs that chunks or datasets refer to and that are not defined.",
+    "Undefined jobs that chunks or datasets refer to.",
     """select u.job_id, count(*) from (
          select job_id from hg_chunk where job_id <> 0 union all select job_id from hg_job_dataset) u
        left join hg_job j on j.id = u.job_id where j.id is null group by u.job_id order by 1 limit :limit""",
 )
 LOST_DATASETS = Statement(
-    "Datasets that chunks or jobs refer to and that are not defined.",
+    "Undefined datasets that chunks or jobs refer to.",
     """select u.dataset_id, count(*) from (
          select dataset_id from hg_chunk union all select dataset_id from hg_job_dataset) u
        left join hg_dataset d on d.id = u.dataset_id
@@ -115,7 +115,7 @@ JOBS_WITHOUT_DATASETS = Statement(
        where k.job_id is null order by 1 limit :limit""",
 )
 LOST_OUTPUTS = Statement(
-    "Data ids that a job has finished or runs, and has no output row of.",
+    "Data ids that a job has finished or is running, without an output row.",
     """select distinct i.dataid, i.status from hg_chunk i
        where i.job_id = :job and i.kind = 'INPUT' and i.status in ({running}, {done})
          and not exists (select 1 from hg_chunk o where o.job_id = :job and o.dataid = i.dataid and o.kind = 'OUTPUT')
@@ -125,7 +125,7 @@ LOST_OUTPUTS = Statement(
 # ---------------------------------------------------------------- claimable chunks
 
 UNSEEN_CHUNKS = Statement(
-    "READY inputs that a job has not worked on, and that find_next cannot see.",
+    "READY inputs that a job has not processed, and that find_next does not list.",
     """select c.dataid from hg_chunk c
        where c.dataset_id = :dataset and c.kind = 'OUTPUT' and c.status = {ready}
          and not exists (select 1 from hg_candidate k
@@ -135,11 +135,11 @@ UNSEEN_CHUNKS = Statement(
        order by c.dataid limit :limit""",
 )
 READ_CANDIDATE = Statement(
-    "What is kept of a chunk among what may be claimable, and how long it is still deferred.",
+    "A chunk's entry among the claimable ones, and how long it is still deferred.",
     "select place, missing, not_before - {now} from hg_candidate where job_id = :job and dataid = :dataid",
 )
 ORPHAN_CANDIDATES = Statement(
-    "Candidates of which no chunk is left.",
+    "Candidates without a chunk.",
     """select k.job_id, k.dataid from hg_candidate k
        where not exists (select 1 from hg_job_dataset d join hg_chunk c on c.dataset_id = d.dataset_id
                          where d.job_id = k.job_id and c.dataid = k.dataid)
@@ -157,7 +157,7 @@ COUNTERS_BEHIND = Statement(
        left join hg_counter c on c.name = t.name where t.top > coalesce(c.value, 0) order by 1""",
 )
 SET_COUNTER = Statement(
-    "A counter goes on behind an id in use.", "update hg_counter set value = :value where name = :name"
+    "Continue a counter after an id in use.", "update hg_counter set value = :value where name = :name"
 )
 GREATEST_TOKEN = Statement(
     "The greatest token of a claim or of an item of the queue.",
@@ -174,13 +174,13 @@ READ_HISTORY_SINCE = Statement(
     "The time before which entries may have been removed.", "select value from hg_meta where name = 'history_since'"
 )
 LOCKS_WITHOUT_HISTORY = Statement(
-    "Locks whose grant the history does not have.",
+    "Locks whose grant is missing from the history.",
     """select l.id, l.client from hg_lock l
        where not exists (select 1 from hg_history h where h.subject = substr(l.id, 6, 16) and h.lock_id = l.id)
          and l.since >= :since order by l.id limit :limit""",
 )
 CHUNKS_WITHOUT_HISTORY = Statement(
-    "Chunks that were claimed, and of which the history has nothing.",
+    "Claimed chunks without any history.",
     f"""select distinct j.name, c.dataid from (
           select job_id, dataid from hg_chunk where token > 0 and since >= :since limit {SAMPLE}) c
         join hg_job j on j.id = c.job_id
@@ -188,12 +188,12 @@ CHUNKS_WITHOUT_HISTORY = Statement(
         order by 1, 2 limit :limit""",
 )
 BATCHES_WITHOUT_HISTORY = Statement(
-    "Batches of which the history has nothing.",
+    "Batches without any history.",
     """select b.id from hg_batch b where not exists (select 1 from hg_history h where h.batch_id = b.id)
          and b.since >= :since order by b.id limit :limit""",
 )
 JOBS_WITHOUT_HISTORY = Statement(
-    "Ingest jobs of which the history has nothing.",
+    "Ingest jobs without any history.",
     """select i.id from hg_ingest_job i
        where not exists (select 1 from hg_history h
                          where h.subject = cast(i.id as varchar(20)) and h.noun = 'ingest job')

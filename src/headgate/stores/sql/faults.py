@@ -294,7 +294,7 @@ _TROUBLE = Statement(
     """select distinct dataid from hg_chunk
        where job_id = :job and dataset_id in (:datasets*) and status not in {settled_or_held} limit :limit""",
 )
-_DROP_CANDIDATE = Statement("A candidate goes.", "delete from hg_candidate where job_id = :job and dataid = :dataid")
+_DROP_CANDIDATE = Statement("Remove a candidate.", "delete from hg_candidate where job_id = :job and dataid = :dataid")
 REPAIRS: Mapping[str, Callable[[Transaction, Fault, str], bool]] = {
     "no-resource": _restore_resource,
     "lost-waiter": _drop_places,

@@ -54,7 +54,7 @@ COPY = Statement(
                :reason, :count, nullif(:spent, -1), :origin, :principal)""",
 )
 COUNT_AGAIN = Statement(
-    "The count of an entry grew after it had been copied.",
+    "Update the count of a copied entry.",
     "update hg_history set count = :count where at = :at and origin = :origin and count < :count",
 )
 FIND_LAST = Statement(

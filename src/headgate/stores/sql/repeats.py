@@ -17,12 +17,14 @@ READ_REPEAT = Statement(
     "The record of a request.", "select digest, nonce, result, status, answer from hg_repeat where id = :id"
 )
 ANSWER_REPEAT = Statement(
-    "What a request was answered.",
+    "The answer to a request.",
     "update hg_repeat set status = :status, answer = :answer where id = :id and nonce = :nonce",
 )
-DROP_REPEAT = Statement("The effect of a request was undone.", "delete from hg_repeat where id = :id")
+DROP_REPEAT = Statement(
+    "Remove the record of a request whose effect was undone.", "delete from hg_repeat where id = :id"
+)
 READ_OLD_REPEATS = Statement(
-    "Records that are kept no longer.", "select id from hg_repeat where at < {wall} - :age order by at limit :limit"
+    "Expired records.", "select id from hg_repeat where at < {wall} - :age order by at limit :limit"
 )
 DROP_OLD_REPEATS = Statement("The same, removed.", "delete from hg_repeat where id in (:ids*) and at < {wall} - :age")
 

@@ -18,11 +18,11 @@ ADD_SESSION = Statement(
        values (:id, :kind, :token_id, {now}, {now} + :seconds)""",
 )
 READ_SESSION = Statement(
-    "Whose it is, if it is good.",
+    "The token that it belongs to, if it is valid.",
     "select token_id from hg_session where id = :id and kind = :kind and expires_at > {now}",
 )
 READ_ALIVE = Statement(
-    "Which of these are good.",
+    "The valid ones among these.",
     "select id from hg_session where id in (:ids*) and kind = 'session' and expires_at > {now}",
 )
 READ_OF_TOKEN = Statement(
@@ -30,13 +30,13 @@ READ_OF_TOKEN = Statement(
     "select id from hg_session where token_id = :token_id and kind = :kind order by created_at desc, id",
 )
 REDEEM_CODE = Statement(
-    "A code is used up.",
+    "Use up a code.",
     "delete from hg_session where id = :id and kind = 'code' and token_id = :token_id and expires_at > {now}",
 )
-END_SESSION = Statement("A browser is signed out.", "delete from hg_session where id = :id and kind = 'session'")
-DROP_SESSIONS = Statement("These are over.", "delete from hg_session where id in (:ids*)")
-DROP_EXPIRED = Statement("What has expired is not kept.", "delete from hg_session where expires_at <= {now}")
-END_OF_TOKEN = Statement("With their token they end.", "delete from hg_session where token_id = :token_id")
+END_SESSION = Statement("Sign a browser out.", "delete from hg_session where id = :id and kind = 'session'")
+DROP_SESSIONS = Statement("Remove these.", "delete from hg_session where id in (:ids*)")
+DROP_EXPIRED = Statement("Remove expired ones.", "delete from hg_session where expires_at <= {now}")
+END_OF_TOKEN = Statement("Remove those of a token.", "delete from hg_session where token_id = :token_id")
 
 
 class SqlSessions:

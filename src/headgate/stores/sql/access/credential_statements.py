@@ -10,10 +10,10 @@ _USERS = """select j.id, j.name, j.key_check from hg_job j
 
 # ---------------------------------------------------------------- custody
 
-READ_USERS = Statement("The jobs that read or make a dataset, with what proves their keys.", _USERS)
-LOCK_USERS = Statement("The same, held still.", f"{_USERS} {{for_update}}")
+READ_USERS = Statement("The jobs that read or make a dataset, with the proofs of their keys.", _USERS)
+LOCK_USERS = Statement("The same, locked.", f"{_USERS} {{for_update}}")
 READ_ESCROWS = Statement(
-    "What the keys of these jobs wrap with, under a master key.",
+    "The wrapping keys of these jobs, under a master key.",
     "select job_id, generation, master_id, master_wrap from hg_escrow where job_id in (:jobs*)",
 )
 READ_COPIES = Statement(
@@ -22,26 +22,28 @@ READ_COPIES = Statement(
         order by c.name, c.job_id, c.generation""",
 )
 READ_OWN_COPIES = Statement(
-    "The copies of secrets in these datasets that a job, or the master key alone, opens.",
+    "The copies of secrets in these datasets that a job, or only the master key, can open.",
     f"""select {_COPY} from hg_credential c join hg_dataset d on d.id = c.dataset_id
         where c.dataset_id in (:datasets*) and c.job_id in (0, :job) order by d.id, c.name, c.job_id, c.generation""",
 )
 READ_LEAST_MASTER = Statement(
-    "The oldest master key that is taken.", "select value from hg_meta where name = 'min_decrypt_version'"
+    "The oldest accepted master key.", "select value from hg_meta where name = 'min_decrypt_version'"
 )
 SET_VERSIONS = Statement(
     "The names of a dataset's secrets, each with its version.",
     "update hg_dataset set secrets = :secrets where id = :id",
 )
-SET_PROOFS = Statement("What proves a job's keys.", "update hg_job set key_check = :key_check where id = :id")
-DROP_ESCROWS = Statement("Nothing of a job's keys is under a master key.", "delete from hg_escrow where job_id = :job")
+SET_PROOFS = Statement("The proofs of a job's keys.", "update hg_job set key_check = :key_check where id = :id")
+DROP_ESCROWS = Statement(
+    "Remove a job's wrapping keys under a master key.", "delete from hg_escrow where job_id = :job"
+)
 ADD_ESCROW = Statement(
-    "What a job's key wraps with, under a master key.",
+    "A job's wrapping key, under a master key.",
     """insert into hg_escrow (job_id, generation, master_id, master_wrap)
        values (:job, :generation, :master_id, :master_wrap)""",
 )
 DROP_COPY = Statement(
-    "A copy of a secret goes.",
+    "Remove a copy of a secret.",
     """delete from hg_credential
        where dataset_id = :dataset and name = :name and job_id = :job and generation = :generation""",
 )
@@ -76,40 +78,42 @@ READ_OLD_WRAPS = Statement(
        order by c.dataset_id, c.name, c.job_id, c.generation limit :limit""",
 )
 READ_OLD_ESCROWS = Statement(
-    "What jobs' keys wrap with that is under an older master key.",
+    "Jobs' wrapping keys under an older master key.",
     """select '', '', j.name, e.generation, e.master_id, e.master_wrap
        from hg_escrow e join hg_job j on j.id = e.job_id where e.master_id < :before
        order by e.job_id, e.generation limit :limit""",
 )
 REWRAP_COPY = Statement(
-    "A copy's data key comes under another master key, if it is still under the former.",
+    "Rewrap a copy's data key with another master key, if it is still under the previous one.",
     """update hg_credential set master_id = :master_id, master_wrap = :master_wrap
        where dataset_id = (select id from hg_dataset where name = :dataset) and name = :name
          and job_id = coalesce((select id from hg_job where name = :job), 0) and generation = :generation
          and master_id = :was_id and master_wrap = :was_wrap""",
 )
 REWRAP_ESCROW = Statement(
-    "What a job's key wraps with comes under another master key, if it is still under the former.",
+    "Rewrap a job's wrapping key with another master key, if it is still under the previous one.",
     """update hg_escrow set master_id = :master_id, master_wrap = :master_wrap
        where job_id = (select id from hg_job where name = :job) and generation = :generation
          and master_id = :was_id and master_wrap = :was_wrap""",
 )
 ADD_CHECK = Statement(
-    "What proves a master key, unless one of that number is known.",
+    "Record the proof of a master key, unless there is one for that number.",
     "{insert_once} hg_meta (name, value) values (:name, :value) {or_leave}",
 )
-HOLD_CHECK = Statement("The same, as it is.", "select value from hg_meta where name = :name {for_update}")
-DROP_CHECK = Statement("That master key is not known any more.", "delete from hg_meta where name = :name")
-DROP_MASTER_COPIES = Statement("Copies that only a master key opens go.", "delete from hg_credential where wrap = ''")
+HOLD_CHECK = Statement("The recorded one.", "select value from hg_meta where name = :name {for_update}")
+DROP_CHECK = Statement("Forget that master key.", "delete from hg_meta where name = :name")
+DROP_MASTER_COPIES = Statement(
+    "Remove copies that only a master key can open.", "delete from hg_credential where wrap = ''"
+)
 DROP_MASTER_WRAPS = Statement(
-    "No master key opens a copy any more.",
+    "Remove the master key's access to copies.",
     "update hg_credential set master_id = 0, master_wrap = '' where master_id > 0",
 )
-DROP_ALL_ESCROWS = Statement("Nothing of any job's key is under a master key.", "delete from hg_escrow")
+DROP_ALL_ESCROWS = Statement("Remove all jobs' wrapping keys under a master key.", "delete from hg_escrow")
 ADD_LEAST_MASTER = Statement(
-    "From which master key on copies are opened.",
+    "The master key from which on copies are opened.",
     "{insert_once} hg_meta (name, value) values ('min_decrypt_version', :value) {or_leave}",
 )
 SET_LEAST_MASTER = Statement(
-    "The same, where one is known already.", "update hg_meta set value = :value where name = 'min_decrypt_version'"
+    "The same, if one is recorded already.", "update hg_meta set value = :value where name = 'min_decrypt_version'"
 )

@@ -19,16 +19,14 @@ ADD_TOKEN = Statement(
        values (:id, :name, :scopes, {now}, {now} + :seconds, :no, :digest, :salt, :principal)""",
 )
 ROTATE_TOKEN = Statement(
-    "A token for the same principal and the same scopes, with a secret of its own.",
+    "A token with the same principal and scopes, and its own secret.",
     """insert into hg_api_token (id, name, scopes, created_at, expires_at, revoked, digest, salt, principal)
        select :id, t.name, t.scopes, {now}, coalesce({now} + :seconds, t.expires_at), :no, :digest, :salt, t.principal
        from hg_api_token t where t.id = :old and t.revoked = :no""",
 )
 READ_TOKEN = Statement("One token.", f"select {_COLUMNS} from hg_api_token where id = :id")
 READ_TOKENS = Statement("All tokens.", f"select {_COLUMNS} from hg_api_token order by created_at, id")
-REVOKE_TOKEN = Statement(
-    "A token opens nothing any more.", "update hg_api_token set revoked = :yes where id = :id and revoked = :no"
-)
+REVOKE_TOKEN = Statement("Revoke a token.", "update hg_api_token set revoked = :yes where id = :id and revoked = :no")
 USE_TOKEN = Statement("A token was used.", "update hg_api_token set last_used_at = {now} where id = :id")
 
 

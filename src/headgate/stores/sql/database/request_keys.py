@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headgate.stores.sql.database.transaction import Transaction
 
 ADD_REPEAT = Statement(
-    "A request has taken effect.",
+    "Record that a request took effect.",
     """{insert_once} hg_repeat (id, principal, digest, nonce, result, at)
        values (:id, :principal, :digest, :nonce, :result, {wall}) {or_leave}""",
 )

@@ -10,17 +10,17 @@ FIND_COLLECTION = Statement("A collection's number.", "select id from hg_collect
 ADD_COLLECTION = Statement("A new collection.", "insert into hg_collection (name) values (:name)")
 
 READ_LOCAL_IDS = Statement(
-    "Which objects an owner's local ids are of.",
+    "The objects that an owner's local ids belong to.",
     """select l.local_id, l.ark from hg_local_id l join hg_owner o on o.id = l.owner_id
        where o.name = :owner and l.local_id in (:ids*)""",
 )
 LOCK_LOCAL_IDS = Statement(
-    "The same, held still.",
+    "The same, locked.",
     """select local_id, ark from hg_local_id where owner_id = :owner and local_id in (:ids*) order by local_id
        {for_update}""",
 )
 ADD_LOCAL_ID = Statement(
-    "A local id is an object's.",
+    "Assign a local id to an object.",
     "insert into hg_local_id (owner_id, local_id, ark) values (:owner, :local_id, :ark)",
 )
 LOCAL_IDS_OF = Statement(
@@ -28,21 +28,21 @@ LOCAL_IDS_OF = Statement(
 )
 
 LOCK_OBJECT = Statement(
-    "An object, held still: its number, owner and newest version.",
+    "An object, locked: its number, owner and newest version.",
     "select id, owner_id, version from hg_object where ark = :ark {for_update}",
 )
 ADD_OBJECT = Statement(
-    "A new object, of which no version is recorded yet.",
+    "A new object, without recorded versions.",
     """insert into hg_object (ark, owner_id, version, erc_who, erc_what, erc_when, created, modified)
        values (:ark, :owner, 0, '', '', '', :at, :at)""",
 )
 CHANGE_OBJECT = Statement(
-    "An object has a newer version.",
+    "Set the newest version of an object.",
     """update hg_object set version = :version, erc_who = :who, erc_what = :what, erc_when = :when, modified = :at
        where id = :id and version < :version""",
 )
 READ_OBJECT_OWNER = Statement(
-    "Who owns an object, and its newest version.",
+    "The owner and the newest version of an object.",
     "select o.name, i.version from hg_object i join hg_owner o on o.id = i.owner_id where i.ark = :ark",
 )
 HAS_MEMBERSHIP = Statement(
@@ -50,7 +50,7 @@ HAS_MEMBERSHIP = Statement(
     "select 1 from hg_object_collection where object_id = :object and collection_id = :collection",
 )
 ADD_MEMBERSHIP = Statement(
-    "An object is in a collection.",
+    "Add an object to a collection.",
     "insert into hg_object_collection (object_id, collection_id) values (:object, :collection)",
 )
 COLLECTIONS_OF = Statement(
@@ -60,14 +60,14 @@ COLLECTIONS_OF = Statement(
 )
 
 FIND_INGEST = Statement(
-    "What an ingest job has recorded: the object and the version.",
+    "The object and version that an ingest job has recorded.",
     "select i.ark, g.number from hg_ingest g join hg_object i on i.id = g.object_id where g.job = :job",
 )
 MAKER_OF = Statement(
     "The ingest job of a version.", "select job from hg_ingest where object_id = :object and number = :number"
 )
 ADD_INGEST = Statement(
-    "How a version came here.",
+    "The origin of a version.",
     """insert into hg_ingest (job, batch, object_id, number, profile, submitter, payload, type, at)
        values (:job, :batch, :object, :number, :profile, :submitter, :payload, :type, :at)""",
 )
@@ -101,22 +101,23 @@ DROP_OBJECT = tuple(
         ("hg_object_collection", "object_id"), ("hg_object", "id"),
     )
 )  # fmt: skip
-DROP_LOCAL_IDS = Statement("An object's local ids are free.", "delete from hg_local_id where ark = :ark")
+DROP_LOCAL_IDS = Statement("Release an object's local ids.", "delete from hg_local_id where ark = :ark")
 
-READ_INTAKE = Statement("What a batch started with.", "select profile, problem, at from hg_intake where batch = :batch")
+READ_INTAKE = Statement("The intake of a batch.", "select profile, problem, at from hg_intake where batch = :batch")
 ADD_INTAKE = Statement(
-    "A batch starts.", "insert into hg_intake (batch, profile, problem, at) values (:batch, :profile, :problem, {wall})"
+    "Store the intake of a batch.",
+    "insert into hg_intake (batch, profile, problem, at) values (:batch, :profile, :problem, {wall})",
 )
 SET_PROBLEM = Statement(
-    "A batch's payload gave no jobs.", "update hg_intake set problem = :problem where batch = :batch"
+    "Record that a batch's payload yielded no jobs.", "update hg_intake set problem = :problem where batch = :batch"
 )
-DROP_INTAKE = Statement("A batch is forgotten.", "delete from hg_intake where batch = :batch")
+DROP_INTAKE = Statement("Remove the intake of a batch.", "delete from hg_intake where batch = :batch")
 DROP_MESSAGES = Statement(
-    "What was delivered about an item is forgotten; what was not stays.",
+    "Remove delivered messages about an item; undelivered ones stay.",
     "delete from hg_outbox where (item = :item or batch = :item) and state = 'delivered'",
 )
 DROP_LATE_MESSAGES = Statement(
-    "What was delivered after its batch was forgotten is forgotten a day later.",
+    "Remove messages a day after their delivery, if their batch no longer exists.",
     """delete from hg_outbox where state = 'delivered' and since < {wall} - 86400000000
        and not exists (select 1 from hg_intake i where i.batch = hg_outbox.batch)""",
 )
@@ -125,36 +126,34 @@ _WITHOUT_BODY = "recipient, occasion, state, tries, problem, batch, sender, reci
 MESSAGE_COLUMNS = f"id, kind, item, body, {_WITHOUT_BODY}"
 LISTED_COLUMNS = f"id, kind, item, '', {_WITHOUT_BODY}"
 FIND_MESSAGE = Statement("A message.", f"select {MESSAGE_COLUMNS} from hg_outbox where id = :id")
-LOCK_MESSAGE = Statement(
-    "A message, held still.", f"select {LISTED_COLUMNS} from hg_outbox where id = :id {{for_update}}"
-)
+LOCK_MESSAGE = Statement("A message, locked.", f"select {LISTED_COLUMNS} from hg_outbox where id = :id {{for_update}}")
 READ_DUE = Statement(
-    "Messages of the messenger whose time has come.",
+    "Due messages of the messenger.",
     f"""select {MESSAGE_COLUMNS} from hg_outbox
         where state = 'waiting' and next_try <= {{wall}} and sender = 'messenger' order by next_try limit :limit""",
 )
 ADD_MESSAGE = Statement(
-    "A message that waits.",
+    "Add a waiting message.",
     """insert into hg_outbox (id, kind, item, occasion, recipient, body, state, tries, problem, since, next_try, batch,
                               sender)
        values (:id, :kind, :item, :occasion, :recipient, :body, 'waiting', 0, '', :at, :at, :batch, :sender)""",
 )
 SETTLE_MESSAGE = Statement(
-    "A message has come to its end.",
+    "Record the final state of a message.",
     """update hg_outbox set state = :state, problem = :problem, recipients = :recipients, tries = tries + 1,
               since = {wall}
        where id = :id and state in (:before*)""",
 )
 DELAY_MESSAGE = Statement(
-    "A message could not be delivered now.",
+    "Record a failed delivery attempt.",
     """update hg_outbox set tries = tries + 1, problem = :problem, next_try = {wall} + :pause,
               recipients = :recipients, sender = 'messenger'
        where id = :id and state = 'waiting'""",
 )
 RESEND_MESSAGE = Statement(
-    "A message waits to be sent again.",
+    "Make a message wait to be sent again.",
     """update hg_outbox set state = 'waiting', tries = 0, since = {wall}, next_try = {wall}, recipients = :recipients,
               sender = 'messenger'
        where id = :id""",
 )
-DISCARD_MESSAGE = Statement("A message is removed.", "delete from hg_outbox where id = :id")
+DISCARD_MESSAGE = Statement("Remove a message.", "delete from hg_outbox where id = :id")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from headgate.stores.sql.database.sql_text import Statement
 
 REPEAT_INCIDENT = Statement(
-    "The open incident of a chunk happened again.",
+    "Count the open incident of a chunk once more.",
     """update hg_incident set message = :message, at = {wall}, count = count + 1, acknowledged_by = '', due = {wall},
               reported = :reported
        where job_id = :job and subject = :subject and is_open = 1 and kind = :kind""",
 )
 OPEN_INCIDENT = Statement(
-    "An incident opens.",
+    "Open an incident.",
     """insert into hg_incident (kind, job_id, subject, is_open, message, since, at, count, closed_by, acknowledged_by,
                                 due, reported)
        values (:kind, :job, :subject, 1, :message, {wall}, {wall}, 1, '', '', {wall}, :reported)""",
 )
 CLOSE_INCIDENTS = Statement(
-    "The incidents of these chunks close.",
+    "Close the incidents of these chunks.",
     """update hg_incident set is_open = null, closed = {wall}, closed_by = :event, snoozed_until = null, due = {wall}
        where job_id = :job and subject in (:subjects*) and is_open = 1""",
 )
@@ -33,43 +33,44 @@ LIST_INCIDENTS = Statement(
         order by i.id desc limit :limit""",
 )
 COUNT_OPEN = Statement(
-    "How many incidents are open, and since when.",
+    "Number of open incidents, and since when.",
     "select kind, count(*), min(since) from hg_incident where is_open = 1 group by kind",
 )
 READ_DUE = Statement(
-    "Incidents of which a notice is due, oldest first.",
+    "Incidents whose notice is due, oldest first.",
     f"select {COLUMNS} {FROM} where i.due <= {{wall}} order by i.due, i.id limit :limit",
 )
 HOLD_DUE = Statement(
-    "When notices of these are due, held still.",
+    "When the notices of these are due, locked.",
     "select id, due from hg_incident where id in (:ids*) order by id {for_update}",
 )
 REPORTED = Statement(
-    "A notice has reported these.", "update hg_incident set due = null, reported = :reported where id in (:ids*)"
+    "Record that a notice has reported these.",
+    "update hg_incident set due = null, reported = :reported where id in (:ids*)",
 )
 ACKNOWLEDGE = Statement(
-    "A person knows of it; no notice says that it opened.",
+    "Acknowledge it: no notice about its opening is sent.",
     """update hg_incident set acknowledged_by = :who, due = case when is_open = 1 then null else due end,
               reported = :reported
        where id = :id""",
 )
 SNOOZE = Statement(
-    "A notice reports it again after a while, if it is still open.",
+    "Snooze it: a notice reports it again later, if it is still open.",
     "update hg_incident set snoozed_until = {wall} + :span, due = {wall} + :span where id = :id and is_open = 1",
 )
 DROP_OLD = Statement(
-    "Incidents that closed long ago go.", "delete from hg_incident where is_open is null and closed < {wall} - :age"
+    "Remove incidents that closed long ago.", "delete from hg_incident where is_open is null and closed < {wall} - :age"
 )
 READ_NOTICES = Statement(
-    "Notices of the last hour, and those that are kept back.",
+    "Notices of the last hour, and deferred ones.",
     "select id, recipient, at, count, kept from hg_notice where at > {wall} - :age or kept is not null order by at",
 )
 ADD_NOTICE = Statement(
-    "A notice is sent, or kept back.",
+    "Record a sent or deferred notice.",
     "insert into hg_notice (id, recipient, at, count, kept) values (:id, :recipient, {wall}, :count, :kept)",
 )
-FIND_NOTICE = Statement("Whether a notice was sent or kept back.", "select 1 from hg_notice where id = :id")
-RELEASE_NOTICES = Statement("Notices are kept back no longer.", "delete from hg_notice where id in (:ids*)")
+FIND_NOTICE = Statement("Whether a notice was sent or deferred.", "select 1 from hg_notice where id = :id")
+RELEASE_NOTICES = Statement("Release deferred notices.", "delete from hg_notice where id in (:ids*)")
 DROP_NOTICES = Statement(
-    "Notices of more than an hour ago.", "delete from hg_notice where at < {wall} - :age and kept is null"
+    "Notices older than an hour.", "delete from hg_notice where at < {wall} - :age and kept is null"
 )

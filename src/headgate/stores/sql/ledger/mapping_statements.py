@@ -14,7 +14,7 @@ _IN_ORDER = "order by c.order_key, c.dataid"
 _LISTED = """(c.status <> {on_hold} or not exists
               (select 1 from hg_part p where p.dataset_id = c.dataset_id and p.dataid = c.dataid and not p.listed))"""
 LOCK_OWN_INPUTS = Statement(
-    "The job's own INPUT rows of a data id, held still.",
+    "The job's own INPUT rows of a data id, locked.",
     f"""select {ROW_COLUMNS} from hg_chunk c
         where c.dataset_id in (:datasets*) and c.dataid = :dataid and c.job_id = :job and c.kind = 'INPUT'
         {{for_update}}""",
@@ -27,27 +27,27 @@ READ_OWN_INPUTS = Statement(
 # No ORDER BY where the key leads to the rows: it has its own order.
 LISTED = Statement("The OUTPUT rows of these data ids.", f"{_SOURCE} and c.dataid in (:dataids*)")
 LOCK_LISTED = Statement(
-    "The OUTPUT rows of these data ids, which nobody changes meanwhile.",
+    "The OUTPUT rows of these data ids, under a shared lock.",
     f"{_SOURCE} and c.dataid in (:dataids*) {{for_share}}",
 )
 PREFIXED = Statement(
-    "The data ids of a dataset that begin so.",
+    "The data ids of a dataset with a prefix.",
     f"""select distinct c.dataid from hg_chunk c
         where c.dataset_id = :dataset and c.dataid >= :prefix and c.dataid < :beyond and c.kind = 'OUTPUT'
           and {_LISTED}""",
 )
 FIRST = Statement("The first OUTPUT rows of a dataset.", f"{_SOURCE} and {_LISTED} {_IN_ORDER} limit :limit")
 LOCK_FIRST = Statement(
-    "The same, which nobody changes meanwhile.", f"{_SOURCE} and {_LISTED} {_IN_ORDER} limit :limit {{for_share}}"
+    "The same, under a shared lock.", f"{_SOURCE} and {_LISTED} {_IN_ORDER} limit :limit {{for_share}}"
 )
 PRECEDING = Statement(
-    "The data ids before a place, nearest first.",
+    "The data ids before a position, nearest first.",
     f"""select c.dataid from hg_chunk c
         where c.dataset_id = :dataset and c.kind = 'OUTPUT' and c.order_key < :order_key and {_LISTED}
         order by c.order_key desc limit :limit""",
 )
 FOLLOWING = Statement(
-    "The data ids after a place, nearest first.",
+    "The data ids after a position, nearest first.",
     f"""select c.dataid from hg_chunk c
         where c.dataset_id = :dataset and c.kind = 'OUTPUT' and c.order_key > :order_key and {_LISTED}
         order by c.order_key limit :limit""",
@@ -56,18 +56,18 @@ IS_CLOSED = Statement(
     "Whether a data id is closed.", "select 1 from hg_closed where job_id = :job and dataid = :dataid"
 )
 READ_READS = Statement(
-    "What the newest claim on a data id reads, or read.",
+    "The read set of the newest claim on a data id.",
     """select dataset_id, source, version, newer from hg_read where job_id = :job and dataid = :dataid
        order by dataset_id, source""",
 )
 READ_READERS = Statement(
-    "INPUT rows of jobs that read a data id of these datasets by a mapping, while they run.",
+    "RUNNING INPUT rows of jobs that read a data id of these datasets by a mapping.",
     f"""select distinct {ROW_COLUMNS} from hg_read r
         join hg_chunk c on c.dataset_id = r.dataset_id and c.dataid = r.dataid and c.job_id = r.job_id
         where r.dataset_id in (:datasets*) and r.source = :dataid and c.kind = 'INPUT' and c.status = {{running}}""",
 )
 READ_RUNNING_READS = Statement(
-    "What running claims of mapped jobs read.",
+    "The read sets of running claims of mapped jobs.",
     """select d.name, r.source, j.name, c.kind, c.token, c.worker, c.lease, c.lease_until - {now}, c.since, c.attempt,
               c.principal
        from hg_job j join hg_chunk c on c.job_id = j.id and c.lease_until > 0
@@ -87,7 +87,7 @@ NAME_OTHER_HOLDERS = Statement(
        where d.name in (:names*) and (k.kind = 'FANOUT' or (k.kind = 'INPUT' and j.mapped))""",
 )
 READ_MADE_OF = Statement(
-    "Data ids of a job that were made of these.",
+    "Data ids of a job that were made from these.",
     """select distinct dataid from hg_read
        where job_id = :job and dataset_id = :dataset and source in (:dataids*)""",
 )
@@ -96,10 +96,10 @@ FIND_SUCCESS = Statement(
     """select 1 from hg_history
        where subject = :dataid and job_id = :job and event = :event and token = :token limit 1""",
 )
-DROP_READS = Statement("What was read is forgotten.", "delete from hg_read where job_id = :job and dataid = :dataid")
+DROP_READS = Statement("Remove a read set.", "delete from hg_read where job_id = :job and dataid = :dataid")
 DROP_ALL_READS = Statement("The same for a whole job.", "delete from hg_read where job_id = :job")
 ADD_READ = Statement(
-    "A claim reads this.",
+    "Add to the read set of a claim.",
     """insert into hg_read (job_id, dataid, dataset_id, source, version, newer)
        values (:job, :dataid, :dataset, :source, :version, :newer)""",
 )
@@ -107,7 +107,7 @@ ADD_READ = Statement(
 # ---------------------------------------------------------------- arrivals
 
 ADD_ARRIVAL = Statement(
-    "A chunk is READY, or no longer.",
+    "A chunk became READY, or is no longer.",
     """insert into hg_arrival (job_id, dataset_id, dataid, ready)
        values (:job, :dataset, :dataid, :ready)""",
 )
@@ -119,12 +119,12 @@ READ_FAILED = Statement(
        limit :limit""",
 )
 READ_ARRIVALS = Statement(
-    "What arrived for a job, oldest first.",
+    "The arrivals for a job, oldest first.",
     "select number, dataset_id, dataid, ready from hg_arrival where job_id = :job order by number limit :limit",
 )
-DROP_ARRIVALS = Statement("These are folded.", "delete from hg_arrival where number in (:numbers*)")
-DROP_ALL_ARRIVALS = Statement("Nothing is to be folded.", "delete from hg_arrival where job_id = :job")
-HOLD_JOB = Statement("Nobody else folds what arrived.", "select id from hg_job where id = :job {for_update}")
+DROP_ARRIVALS = Statement("Remove folded arrivals.", "delete from hg_arrival where number in (:numbers*)")
+DROP_ALL_ARRIVALS = Statement("Remove all arrivals.", "delete from hg_arrival where job_id = :job")
+HOLD_JOB = Statement("Lock the folding of arrivals.", "select id from hg_job where id = :job {for_update}")
 FOLD = Statement(
     "A data id of a job may be claimable once nothing is missing.",
     """insert into hg_candidate (job_id, dataid, order_key, place, missing, not_before)
@@ -132,7 +132,7 @@ FOLD = Statement(
        {or_change} missing = {new_missing}, not_before = 0""",
 )
 CLEAR_COUNTS = Statement(
-    "New data for a job: what failed before counts no longer. A redo still waits for what else arrives.",
+    "New data for a job: earlier failures no longer count. A redo still waits for more arrivals.",
     """update hg_chunk set failures = 0, crashes = 0, interruptions = 0,
               retry_after = case when status = {redone} then retry_after end
        where dataset_id in (:datasets*) and dataid in (:dataids*) and job_id = :job
@@ -145,7 +145,7 @@ READ_STATUSES = Statement(
        where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind""",
 )
 ADD_CLOSED = Statement(
-    "Nothing else arrives for a data id.",
+    "Close a data id.",
     "{insert_once} hg_closed (job_id, dataid, since) values (:job, :dataid, {wall}) {or_leave}",
 )
-DROP_CLOSED = Statement("More may arrive again.", "delete from hg_closed where job_id = :job and dataid = :dataid")
+DROP_CLOSED = Statement("Reopen a data id.", "delete from hg_closed where job_id = :job and dataid = :dataid")

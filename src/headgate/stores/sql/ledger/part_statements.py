@@ -6,16 +6,16 @@ from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.ledger.statements import ROW_COLUMNS
 
 READ_PARTS = Statement(
-    "What a job made by fan-out of a data id.",
+    "The parts that a job made from a data id by fan-out.",
     "select dataset_id, dataid, listed from hg_part where job_id = :job and source = :source",
 )
 READ_PARTS_OF = Statement(
-    "The data ids of a dataset that a job made by fan-out of these, as it lists them.",
+    "The listed parts in a dataset that a job made from these data ids.",
     """select dataid from hg_part
        where job_id = :job and dataset_id = :dataset and source in (:sources*) and listed""",
 )
 READ_SOURCES = Statement(
-    "What these chunks of a dataset were made of by fan-out.",
+    "The data ids from which these parts were made by fan-out.",
     "select dataid, source from hg_part where dataset_id = :dataset and dataid in (:dataids*)",
 )
 READ_MADE = Statement(
@@ -24,7 +24,7 @@ READ_MADE = Statement(
         where c.dataset_id = :dataset and c.dataid in (:dataids*) and c.kind = 'OUTPUT'""",
 )
 READ_PART_READERS = Statement(
-    "INPUT rows of jobs that read these data ids of a dataset while they run: by the same data id, or by a mapping.",
+    "RUNNING INPUT rows of jobs that read these data ids of a dataset: by the same data id, or by a mapping.",
     f"""select {ROW_COLUMNS} from hg_chunk c join hg_job j on j.id = c.job_id
         where c.dataset_id = :dataset and c.dataid in (:dataids*) and c.kind = 'INPUT' and c.status = {{running}}
           and not j.mapped
@@ -34,15 +34,15 @@ READ_PART_READERS = Statement(
         where r.dataset_id = :dataset and r.source in (:dataids*) and c.kind = 'INPUT' and c.status = {{running}}""",
 )
 DROP_PARTS = Statement(
-    "These were not made by fan-out.", "delete from hg_part where dataset_id = :dataset and dataid in (:dataids*)"
+    "Remove the fan-out records of these.", "delete from hg_part where dataset_id = :dataset and dataid in (:dataids*)"
 )
 ADD_PARTS = Statement(
-    "These were made by fan-out.",
+    "Record that these were made by fan-out.",
     """insert into hg_part (dataset_id, dataid, job_id, source, listed)
        values (:dataset, :dataid, :job, :source, :listed)""",
 )
 ADD_PART_ROWS = Statement(
-    "Chunks that were made by fan-out for the first time.",
+    "Add chunks that were made by fan-out for the first time.",
     """insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
                              token, worker, request_id, lease, lease_until, forced, retry_after, since, started,
                              message)
@@ -50,7 +50,7 @@ ADD_PART_ROWS = Statement(
                null, :at, null, :message)""",
 )
 CHANGE_PART_ROWS = Statement(
-    "Chunks that were made by fan-out change with the one that they were made of; while it runs they have no lease of "
+    "Change fan-out parts with the chunk that they were made from; while that is RUNNING they have no lease of "
     "their own.",
     """update hg_chunk set status = :status, former = :former, token = :token, worker = :worker, lease = null,
               lease_until = {now} + :lease_left, since = {wall}, message = :message

@@ -34,7 +34,7 @@ MOVE_DUE = Statement(
        where job_id = :job and waits = 1 and done <= :bound order by dataid {or_leave}""",
 )
 NOTE_MOVED = Statement(
-    "It was moved.",
+    "Mark them as moved.",
     "update hg_recurrence set waits = 0 where job_id = :job and waits = 1 and done <= :bound",
 )
 KEEP = Statement(

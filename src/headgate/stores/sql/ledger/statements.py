@@ -20,7 +20,7 @@ _SHAPE = """from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id
 
 READ_JOB = Statement("One job, by its name.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name")
 KNOW_JOB = Statement(
-    "One job with its datasets, a row each: the stamp of all definitions, and whether another job reads what it makes.",
+    "One job with its datasets, a row each: the stamp of all definitions, and whether another job reads its outputs.",
     f"""select s.value, k.kind = 'OUTPUT' and exists (select 1 from hg_job_dataset i
                                                       where i.dataset_id = d.id and i.kind = 'INPUT'),
                j.mapped or {_READ_MAPPED}, {_JOB_COLUMNS}, k.kind, k.position, {_DATASET_COLUMNS}, k.mapping, 0
@@ -28,21 +28,21 @@ KNOW_JOB = Statement(
         where s.name = 'definitions' and j.name = :name order by d.id""",
 )
 STAMP_DEFINITIONS = Statement(
-    "Definitions are not what they were.", "update hg_meta set value = :stamp where name = 'definitions'"
+    "Change the stamp of the definitions.", "update hg_meta set value = :stamp where name = 'definitions'"
 )
-LOCK_JOB = Statement("One job, held still.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name {{for_update}}")
+LOCK_JOB = Statement("One job, locked.", f"select {_JOB_COLUMNS} from hg_job j where j.name = :name {{for_update}}")
 READ_JOBS = Statement("All jobs.", f"select {_JOB_COLUMNS} from hg_job j order by j.name")
 READ_JOB_NAMES = Statement("The names of all jobs.", "select id, name from hg_job")
 READ_LINKS = Statement(
-    "What every job reads and makes.",
+    "The inputs and outputs of every job.",
     "select job_id, dataset_id, kind, mapping from hg_job_dataset order by job_id, kind, position",
 )
 READ_SHAPE = Statement(
-    "What a job reads and makes.",
+    "The inputs and outputs of a job.",
     f"select k.kind, k.position, {_DATASET_COLUMNS}, k.mapping, {_READ_MAPPED}, 0 {_SHAPE}",
 )
 SHARE_SHAPE = Statement(
-    "The same; its datasets are not locked or defined by others meanwhile.",
+    "The same, with a shared lock on its datasets.",
     f"""select k.kind, k.position, {_DATASET_COLUMNS}, k.mapping, {_READ_MAPPED}, {{share_dataset}} {_SHAPE}
         {{share_rows}}""",
 )
@@ -51,11 +51,11 @@ READ_DATASET = Statement(
     "One dataset, by its name.", f"select {_DATASET_COLUMNS} from hg_dataset d where d.name = :name"
 )
 SHARE_DATASET = Statement(
-    "The same, not locked or defined by others meanwhile.",
+    "The same, under a shared lock.",
     f"select {_DATASET_COLUMNS}, {{share_dataset}} from hg_dataset d where d.name = :name {{share_rows}}",
 )
 OWN_DATASETS = Statement(
-    "Datasets that nobody else claims chunks of, or defines, until this is done.",
+    "Lock datasets against claims and definitions until the transaction ends.",
     f"""select {_DATASET_COLUMNS}, {{own_dataset}} from hg_dataset d where d.name in (:names*)
         order by d.id {{own_rows}}""",
 )
@@ -68,14 +68,14 @@ ADD_DATASET = Statement(
        values (:name, :uri, :dataid_order, :settings, :secrets, :secret_jobs, :expect)""",
 )
 CHANGE_DATASET = Statement(
-    "A dataset gets another definition.",
+    "Change the definition of a dataset.",
     """update hg_dataset set uri = :uri, dataid_order = :dataid_order, settings = :settings, secrets = :secrets,
               secret_jobs = :secret_jobs, expect = :expect
        where id = :id""",
 )
 HAS_CHUNKS = Statement("Whether a dataset has any chunk.", "select 1 from hg_chunk where dataset_id = :dataset limit 1")
 HAS_READY = Statement(
-    "Whether anything of a dataset was published.",
+    "Whether a dataset has published chunks.",
     "select 1 from hg_chunk where dataset_id = :dataset and kind = 'OUTPUT' limit 1",
 )
 ADD_JOB = Statement(
@@ -86,19 +86,21 @@ ADD_JOB = Statement(
                :stop_exit, :recur, :mapped, '', '')""",
 )
 CHANGE_JOB = Statement(
-    "A job gets another definition; whether it is paused, and its key, stay.",
+    "Change the definition of a job, except its pause and its key.",
     """update hg_job set environment = :environment, max_attempts = :max_attempts, max_crashes = :max_crashes,
               max_interruptions = :max_interruptions, retry_delay = :retry_delay, on_failure = :on_failure,
               stop_exit = :stop_exit, recur = :recur, mapped = :mapped where id = :id""",
 )
-PAUSE_JOB = Statement("A job is paused, or goes on.", "update hg_job set paused = :paused where id = :id")
+PAUSE_JOB = Statement("Pause a job, or resume it.", "update hg_job set paused = :paused where id = :id")
 READ_COMMANDS = Statement(
-    "Which file says what a job runs, held still.", "select id, commands from hg_job where name = :name {for_update}"
+    "The file that defines a job's commands, locked.", "select id, commands from hg_job where name = :name {for_update}"
 )
-NOTE_COMMANDS = Statement("Another file says what a job runs.", "update hg_job set commands = :digest where id = :id")
-DROP_LINKS = Statement("What a job read and made is no longer so.", "delete from hg_job_dataset where job_id = :job")
+NOTE_COMMANDS = Statement(
+    "Record another file for a job's commands.", "update hg_job set commands = :digest where id = :id"
+)
+DROP_LINKS = Statement("Remove the inputs and outputs of a job.", "delete from hg_job_dataset where job_id = :job")
 ADD_LINK = Statement(
-    "A job reads or makes a dataset.",
+    "Add an input or output of a job.",
     """insert into hg_job_dataset (job_id, dataset_id, kind, position, mapping)
        values (:job, :dataset, :kind, :position, :mapping)""",
 )
@@ -115,7 +117,7 @@ READ_CONSUMERS = Statement(
 
 # No ORDER BY on these two: with one, PostgreSQL reads the whole dataset instead of looking up the keys.
 LOCK_ROWS = Statement(
-    "Every row of a data id in these datasets, held still.",
+    "Every row of a data id in these datasets, locked.",
     f"""select {ROW_COLUMNS} from hg_chunk c
         where c.dataset_id in (:datasets*) and c.dataid = :dataid {{for_update}}""",
 )
@@ -124,12 +126,12 @@ READ_ROWS = Statement(
     f"select {ROW_COLUMNS} from hg_chunk c where c.dataset_id in (:datasets*) and c.dataid = :dataid",
 )
 LOCK_MADE = Statement(
-    "The OUTPUT rows of these data ids in these datasets, held still.",
+    "The OUTPUT rows of these data ids in these datasets, locked.",
     f"""select {ROW_COLUMNS} from hg_chunk c
         where c.dataset_id in (:datasets*) and c.dataid in (:dataids*) and c.kind = 'OUTPUT' {{for_update}}""",
 )
 LOCK_MANY_ROWS = Statement(
-    "Every row of these data ids in these datasets, held still.",
+    "Every row of these data ids in these datasets, locked.",
     f"""select {ROW_COLUMNS} from hg_chunk c
         where c.dataset_id in (:datasets*) and c.dataid in (:dataids*) {{for_update}}""",
 )
@@ -139,14 +141,14 @@ READ_MANY_ROWS = Statement(
         where c.dataset_id in (:datasets*) and c.dataid in (:dataids*)""",
 )
 CHANGE_ROWS = Statement(
-    "These chunks change, and none of them runs then; their tokens stay where no new one is given.",
+    "Change these chunks, none of which is RUNNING afterwards; tokens stay unless new ones are issued.",
     """update hg_chunk set status = :status, former = :former, attempt = :attempt, failures = :failures,
               crashes = :crashes, interruptions = :interruptions, token = coalesce(:token, token), request_id = '',
               lease = null, lease_until = null, retry_after = {now} + :delay, since = {wall}, message = :message
        where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind and status = :was""",
 )
 DROP_ROWS = Statement(
-    "Rows go.",
+    "Remove rows.",
     """delete from hg_chunk
        where dataset_id = :dataset and dataid in (:dataids*) and job_id = :job and kind = :kind""",
 )
@@ -160,7 +162,7 @@ ADD_ROW = Statement(
                {wall}, case when :starts then {wall} end, :message, :principal)""",
 )
 CHANGE_ROW = Statement(
-    "A chunk's row changes, if it is still as it was read.",
+    "Change a chunk's row, if it is still as it was read.",
     """update hg_chunk set status = :status, former = :former, attempt = :attempt, failures = :failures,
               crashes = :crashes, interruptions = :interruptions, token = :token, worker = :worker,
               request_id = :request_id, lease = :lease, lease_until = {now} + :lease_left, forced = :forced,
@@ -170,7 +172,7 @@ CHANGE_ROW = Statement(
          and status = :was and token = :was_token""",
 )
 DROP_ROW = Statement(
-    "A chunk's row goes, if it is still as it was read.",
+    "Remove a chunk's row, if it is still as it was read.",
     """delete from hg_chunk where dataset_id = :dataset and dataid = :dataid and job_id = :job and kind = :kind
          and status = :was and token = :was_token""",
 )
@@ -181,16 +183,16 @@ BEAT = Statement(
          and status = {running} and lease_until > {now} and {owned}""",
 )
 ADD_ROWS = Statement(
-    "Data that was made elsewhere is there.",
+    "Publish data that was made elsewhere.",
     """insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
                              token, worker, request_id, lease, lease_until, forced, retry_after, since, started,
                              message)
        values (:dataset, :dataid, :job, :kind, :order_key, :status, '', 0, 0, 0, 0, '', '', null, null, :forced, null,
                :at, null, '')""",
 )
-READ_WALL = Statement("What time it is.", "select {wall}")
+READ_WALL = Statement("The current time.", "select {wall}")
 READ_EXPIRED = Statement(
-    "Claims of one job whose lease has run out.",
+    "Claims of one job whose lease has expired.",
     # The index is ordered by lease: only the limited number of rows is read, however many there are. In order:
     # otherwise workers that reap at the same time could deadlock. MariaDB's planner does not treat a clock as constant;
     # the zero restricts it to the rows with a lease.
@@ -200,12 +202,12 @@ READ_EXPIRED = Statement(
        order by e.dataid limit :limit""",
 )
 READ_REPEATED = Statement(
-    "The claim that this very request was given already.",
+    "The claim that this request has already received.",
     """select dataid from hg_chunk
        where job_id = :job and lease_until > 0 and lease_until > {now} and request_id = :request_id limit 1""",
 )
 READ_RUNNING = Statement(
-    "What runs on these chunks of a dataset now.",
+    "The RUNNING rows of these chunks of a dataset.",
     """select c.dataid, coalesce(j.name, 'external'), c.kind, c.token, c.worker, c.lease, c.lease_until - {now},
               c.since, c.attempt, c.principal
        from hg_chunk c left join hg_job j on j.id = c.job_id
@@ -220,7 +222,7 @@ READ_RUNNING = Statement(
          and c.lease_until > {now}""",
 )
 CLEAR_COUNTS = Statement(
-    "New data for a job: what failed before counts no longer.",
+    "New data for a job: earlier failures no longer count.",
     """update hg_chunk set failures = 0, crashes = 0, interruptions = 0, retry_after = null
        where dataset_id in (:datasets*) and dataid in (:dataids*) and job_id = :job
          and (failures > 0 or crashes > 0 or interruptions > 0
@@ -231,7 +233,7 @@ READ_LINKED = Statement(
     "select job_id, dataset_id from hg_job_dataset where job_id in (:jobs*)",
 )
 READ_READY = Statement(
-    "Which of these data ids are READY in these datasets.",
+    "Those of these data ids that are READY in these datasets.",
     """select dataset_id, dataid from hg_chunk
        where dataset_id in (:datasets*) and dataid in (:dataids*) and kind = 'OUTPUT' and status = {ready}""",
 )
@@ -239,11 +241,11 @@ READ_READY = Statement(
 # ---------------------------------------------------------------- claimable chunks
 
 LOCK_CANDIDATE = Statement(
-    "The place of a chunk among what may be claimable, held still.",
+    "The entry of a chunk among the claimable ones, locked.",
     "select place, missing, not_before from hg_candidate where job_id = :job and dataid = :dataid {for_update}",
 )
 LOCK_CANDIDATES = Statement(
-    "The places of these chunks among what may be claimable, held still.",
+    "The entries of these chunks among the claimable ones, locked.",
     "select place from hg_candidate where job_id = :job and dataid in (:dataids*) {for_update}",
 )
 MAY_FIND = Statement(
@@ -258,46 +260,46 @@ MAY_FIND = Statement(
                   or exists (select 1 from hg_arrival where job_id = :job)))""",
 )
 TAKE_HEAD = Statement(
-    "The next chunk that may be claimable and that nobody else looks at.",
+    "The next chunk that may be claimable and is not locked by others.",
     """select dataid, place, order_key from hg_candidate
        where job_id = :job and missing = 0 and not_before <= {now}
        order by place, order_key limit 1 {skip_locked}""",
 )
 TAKE_NEXT = Statement(
-    "The same, after a place.",
+    "The same, after a position.",
     """select dataid, place, order_key from hg_candidate
        where job_id = :job and missing = 0 and not_before <= {now}
          and (place > :place or (place = :place and order_key > :order_key))
        order by place, order_key limit 1 {skip_locked}""",
 )
 READ_NEXT = Statement(
-    "What may be claimable, in order.",
+    "Chunks that may be claimable, in order.",
     """select dataid from hg_candidate where job_id = :job and missing = 0
        order by place, order_key limit :limit""",
 )
 READ_INCOMPLETE = Statement(
-    "What waits for inputs, in order.",
+    "Chunks that wait for inputs, in order.",
     """select dataid from hg_candidate where job_id = :job and missing <> 0
        order by order_key limit :limit""",
 )
 READ_TROUBLE = Statement(
-    "Data ids of a job that need a person, another try, or its turn.",
+    "Data ids of a job that need an operator, a retry, or their turn.",
     """select distinct dataid from hg_chunk
        where job_id = :job and dataset_id in (:datasets*) and status not in {settled} limit :limit""",
 )
 READ_BUSY = Statement(
-    "Data ids that a job works on.",
+    "Data ids that a job is running.",
     """select distinct dataid from hg_chunk
        where job_id = :job and dataset_id in (:datasets*) and lease_until > 0 limit :limit""",
 )
 PUT_CANDIDATE = Statement(
-    "A chunk may be claimable once nothing is missing.",
+    "List a chunk that may be claimable once nothing is missing.",
     """insert into hg_candidate (job_id, dataid, order_key, place, missing, not_before)
        values (:job, :dataid, :order_key, :place, :missing, {now} + :delay)
        {or_change} missing = {new_missing}, place = {new_place}, not_before = {new_not_before}""",
 )
 CLEAR_MISSING = Statement(
-    "An input of the chunk is READY: with those that others know of, nothing else may be missing.",
+    "An input of the chunk is READY: together with others, nothing else may be missing.",
     """insert into hg_candidate (job_id, dataid, order_key, place, missing, not_before)
        values (:job, :dataid, :order_key, :place, :missing, :not_before)
        {or_change} missing = hg_candidate.missing & {new_missing}, not_before = 0""",
@@ -307,17 +309,18 @@ SET_MISSING = Statement(
     "update hg_candidate set missing = missing | :bit where job_id = :job and dataid in (:dataids*)",
 )
 DROP_CANDIDATES = Statement(
-    "These chunks are not claimable.", "delete from hg_candidate where job_id = :job and dataid in (:dataids*)"
+    "Remove these chunks from the claimable ones.",
+    "delete from hg_candidate where job_id = :job and dataid in (:dataids*)",
 )
-DROP_ALL_CANDIDATES = Statement("Nothing of a job is claimable.", "delete from hg_candidate where job_id = :job")
+DROP_ALL_CANDIDATES = Statement("Remove all claimable chunks of a job.", "delete from hg_candidate where job_id = :job")
 READ_CHUNKS_OF = Statement(
-    "READY chunks of a dataset after one, and their place in the order.",
+    "READY chunks of a dataset after one, with their positions.",
     """select dataid from hg_chunk
        where dataset_id = :dataset and kind = 'OUTPUT' and status = {ready} and dataid > :after
        order by dataid limit :limit""",
 )
 READ_STARTED = Statement(
-    "Data ids that a job has a row on, after one.",
+    "Data ids with a row of a job, after one.",
     """select distinct dataid from hg_chunk where job_id = :job and dataset_id = :dataset and dataid > :after
        order by dataid limit :limit""",
 )
@@ -337,7 +340,7 @@ READ_LAST_DATAID = Statement(
        order by order_key desc limit 1""",
 )
 COUNT_STATUSES = Statement(
-    "How many chunks of a part of a dataset have which status.",
+    "Number of chunks of a part of a dataset, by status.",
     """select status, count(*) from hg_chunk
        where dataset_id = :dataset and kind = 'OUTPUT' and order_key >= :low and order_key <= :high
        group by status""",
@@ -363,7 +366,7 @@ FIND_INTERRUPTION = Statement(
        where subject = :dataid and job_id = :job and event in {interruptions} and token = :token limit 1""",
 )
 COUNT_INTERRUPTIONS = Statement(
-    "How often workers were interrupted on a chunk since its counts began.",
+    "How often workers were interrupted on a chunk since its counts were reset.",
     """select count(*) from hg_history
        where subject = :dataid and job_id = :job and event in {interruptions} and at >= :since
          and id > (select coalesce(max(id), 0) from hg_history

@@ -41,7 +41,7 @@ ADD_WATCHER = Statement(
                null, null, 0, 0, :waiting, :problem)""",
 )
 RENEW_WATCHER = Statement(
-    "A worker watches on, or another one does from now on.",
+    "A worker continues to watch, or another one takes over.",
     """update hg_watcher set since = case when worker = '' then {wall} else since end,
               source = :source, pattern = :pattern, worker = :worker, token = :token, lease = :lease,
               lease_until = {now} + :lease, every = :every, quiet_after = :quiet_after, waiting = :waiting,
@@ -53,7 +53,7 @@ END_TURN = Statement(
     "update hg_watcher set lease_until = 0 where dataset_id = :dataset and worker = :worker and token = :token",
 )
 COUNT_FILES = Statement(
-    "Files were counted.",
+    "Update the counts of files.",
     """update hg_watcher set files = files + :new, changed = changed + :changed,
               arrived = case when :new + :changed > 0 then {wall} else arrived end,
               last_dataid = case when :new + :changed > 0 then :last else last_dataid end
@@ -66,7 +66,7 @@ READ_WATCHERS = Statement(
        from hg_watcher w join hg_dataset d on d.id = w.dataset_id where w.worker <> '' order by d.name""",
 )
 FORGET_WATCHER = Statement(
-    "A dataset is watched no more. Its row stays for the token, which an earlier watcher may still hold.",
+    "Stop watching a dataset. Its row stays for the token, which an earlier watcher may still hold.",
     """update hg_watcher set worker = '', token = token + 1, lease_until = 0, looked = null, arrived = null,
               last_dataid = '', files = 0, changed = 0, waiting = 0, problem = ''
        where dataset_id = :dataset and worker <> ''""",

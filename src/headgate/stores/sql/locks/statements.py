@@ -10,25 +10,23 @@ _LOCK_COLUMNS = """l.id, r.uri, l.client, l.mode, l.token, l.since, l.lease, l.l
 
 
 LOCK_RESOURCES = Statement(
-    "Take the rows of these resources, in order, so that nobody else decides about them meanwhile.",
+    "Lock the rows of these resources, in order, so that nobody else decides about them meanwhile.",
     """select rkey, uri, token, holders, mode, waiting, known, {wall}, {token_floor} from hg_resource
        where rkey in (:keys*) order by rkey {for_update}""",
 )
 ADD_RESOURCE = Statement(
-    "Make a resource's row, if there is none.",
+    "Create a resource's row, if there is none.",
     """{insert_once} hg_resource (rkey, uri, token, holders, mode, waiting, known)
        values (:rkey, :uri, {token_floor}, 0, {no_mode}, 0, :known) {or_leave}""",
 )
-NAME_RESOURCE = Statement(
-    "A resource whose name was lost gets it back.", "update hg_resource set uri = :uri where rkey = :rkey"
-)
+NAME_RESOURCE = Statement("Restore the name of a resource.", "update hg_resource set uri = :uri where rkey = :rkey")
 READ_LOCKS = Statement(
-    "The locks on these resources, and how long their leases still run; a lock-delay keeps a dead one in place.",
+    "The locks on these resources, with the remaining time of their leases; a lock-delay keeps a dead one in place.",
     f"select {_LOCK_COLUMNS}, l.lease_until + {delay_after('l.')} - {{now}}"
     " from hg_lock l join hg_resource r on r.rkey = l.rkey where l.rkey in (:keys*) order by l.token",
 )
 READ_QUEUE = Statement(
-    "The places in the queues of these resources, and how long their waiters are known to live.",
+    "The positions in the queues of these resources, and how long their waiters are known to live.",
     "select w.ticket, r.uri, t.client, w.mode, t.since, t.owner, t.alive_until - {now}, t.channel, t.lock_id, t.lease,"
     " t.principal, t.request_id"
     " from hg_wait w join hg_ticket t on t.number = w.ticket join hg_resource r on r.rkey = w.rkey"
@@ -39,26 +37,26 @@ READ_LOCK = Statement(
     f"select {_LOCK_COLUMNS} from hg_lock l join hg_resource r on r.rkey = l.rkey where l.id = :id",
 )
 CHECK_LOCK = Statement(
-    "One lock, by its id, and whether the store follows the server that says so.",
+    "One lock, by its id, and whether the store follows the answering server.",
     f"select {_LOCK_COLUMNS}, {{is_current}} from hg_lock l join hg_resource r on r.rkey = l.rkey where l.id = :id",
 )
 READ_EXPIRED = Statement(
-    "Locks behind an id whose lease, and lock-delay after it, have expired. In the order of the table: no sorting.",
+    "Locks after an id whose lease, and lock-delay after it, have expired. In the order of the table: no sorting.",
     f"""select l.id, l.rkey, r.uri, r.waiting from hg_lock l join hg_resource r on r.rkey = l.rkey
         where l.id > :after and l.lease_until <= {{now}} and l.lease_until + {delay_after("l.")} <= {{now}}
         order by l.id limit :limit""",
 )
 TAKE_QUIET = Statement(
-    "Take the rows of those resources that nobody waits for, and about which nobody else decides now.",
+    "Lock the rows of those resources that have no waiters, and that are not locked by others.",
     "select rkey, holders from hg_resource where rkey in (:keys*) and waiting = 0 order by rkey {skip_locked}",
 )
 TAKE_EXPIRED = Statement(
-    "Take those of these locks that have expired, but for those that are renewed or released at this moment.",
+    "Lock those of these locks that have expired, except those being renewed or released at this moment.",
     f"""select id, rkey from hg_lock
         where id in (:ids*) and lease_until <= {{now}} and lease_until + {delay_after()} <= {{now}} {{skip_locked}}""",
 )
 TELL_EXPIRED = Statement(
-    "Tell that these locks expired, and what they are then.",
+    "Record the expiry of these locks, with their state after it.",
     """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
                                principal)
        select {wall}, 'lock', :event, substr(id, 6, 16), id, client, token, mode, :after, :reason, principal
@@ -66,11 +64,11 @@ TELL_EXPIRED = Statement(
        where id in (:ids*) and mode in (:modes*)""",
 )
 COUNT_HOLDERS = Statement(
-    "How many locks are on these resources, and of which mode, where there are any.",
+    "Number and mode of the locks on these resources, if there are any.",
     "select rkey, count(*), min(mode) from hg_lock where rkey in (:keys*) group by rkey",
 )
 READ_DEAD_WAITERS = Statement(
-    "Resources that waiters wait for who were not heard of for too long.",
+    "Resources with waiters whose last sign of life is too old.",
     """select distinct r.uri from hg_ticket t join hg_wait w on w.ticket = t.number
        join hg_resource r on r.rkey = w.rkey where t.alive_until <= {now} limit :limit""",
 )
@@ -82,15 +80,15 @@ WRITE_LOCK = Statement(
                :request_id, :owner, :note, :principal)""",
 )
 HAND_LOCK = Statement(
-    "Write a grant for a waiter, on trial until it takes it up.",
+    "Write a provisional grant for a waiter, until it accepts it.",
     """insert into hg_lock (id, rkey, client, mode, token, since, lease, lease_until, lock_delay, count,
                             request_id, owner, note, principal)
        select t.lock_id, :rkey, t.client, :mode, :token, :since, t.lease, {now} + :trial, t.lock_delay, 1,
               t.request_id, t.owner, t.note, t.principal from hg_ticket t where t.number = :ticket""",
 )
 CHANGE_LOCKS = Statement(
-    "Held locks get another mode, count, request or owner; and a new token of their resources, whose rows are not "
-    "written yet: the first that is given, the second, and so on; 0: none.",
+    "Change the mode, count, request or owner of held locks, with new tokens of their resources, whose rows are not "
+    "written yet: the first new one, the second, and so on; 0: none.",
     """update hg_lock set mode = :mode, count = count + :more, request_id = :request_id, principal = :owner,
          token = case when :given = 0 then token else :given + (
            select case when r.token < :floor then :floor else r.token end from hg_resource r
@@ -102,15 +100,15 @@ LENGTHEN_LOCKS = Statement(
     "update hg_lock set lease = :lease, lease_until = {now} + :lease where id in (:ids*)",
 )
 CONFIRM_LOCK = Statement(
-    "A lock that was handed over on trial is taken up: its lease begins in full, or it is persistent.",
+    "Accept a provisional grant: its full lease begins, or it becomes persistent.",
     "update hg_lock set lease_until = {now} + lease where id = :id and token = :token and lease_until > {now}",
 )
 CONFIRM_LOCKS = Statement(
-    "The same for all locks of a grant, alive when their resources' rows were taken: nobody ended them since.",
+    "The same for all locks of a grant, alive when their resources' rows were locked: nobody has ended them since.",
     "update hg_lock set lease_until = {now} + lease where id in (:ids*)",
 )
 DELETE_LOCKS = Statement(
-    "Locks end, which nobody else changes meanwhile: their resources' rows are taken.",
+    "Remove locks, whose resources' rows are locked.",
     "delete from hg_lock where id in (:ids*)",
 )
 RENEW_LOCK = Statement(
@@ -119,7 +117,7 @@ RENEW_LOCK = Statement(
        where id = :id and token = :token and lease_until > {now} and {owned}""",
 )
 WRITE_RESOURCES = Statement(
-    "Bring the rows of resources into line with their locks and queues, with the number of new tokens on each.",
+    "Update the rows of resources from their locks and queues, with the number of new tokens on each.",
     """update hg_resource set holders = :holders, mode = :mode, waiting = :waiting, known = :known,
          token = case when token < :floor then :floor else token end + :given
        where rkey in (:keys*)""",
@@ -132,7 +130,7 @@ WRITE_HISTORY = Statement(
                :principal)""",
 )
 READ_END = Statement(
-    "How a lock ended, if the history has it: newest first.",
+    "How a lock ended, if the history records it: newest first.",
     """select event, token, client, reason, at from hg_history
        where subject = substr(:lock_id, 6, 16) and lock_id = :lock_id order by at desc, id desc limit 5""",
 )
@@ -141,11 +139,11 @@ READ_REFUSALS = Statement(
     "select rkey, history_id from hg_refusal where rkey in (:keys*) and client = :client and minute = {minute}",
 )
 COUNT_REFUSALS = Statement(
-    "Once more refused within this minute.",
+    "Count one more refusal within this minute.",
     "update hg_history set count = coalesce(count, 1) + 1 where id in (:ids*)",
 )
 WRITE_REFUSALS = Statement(
-    "The first refusals within this minute; the history's newest entries record them.",
+    "The first refusals within this minute, recorded by the history's newest entries.",
     """{insert_once} hg_refusal (rkey, client, minute, history_id)
        values (:rkey, :client, {minute},
                (select max(id) from hg_history where subject = substr(:id, 6, 16) and lock_id = :id
@@ -158,11 +156,9 @@ WRITE_TICKET = Statement(
        values (:request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease, :lock_delay, :note,
                :principal)""",
 )
-READ_NUMBER = Statement(
-    "The number that was taken.", "select max(number) from hg_ticket where request_id = :request_id"
-)
+READ_NUMBER = Statement("The assigned number.", "select max(number) from hg_ticket where request_id = :request_id")
 TAKE_NUMBER_AGAIN = Statement(
-    "Take back a number that was voided while its process was stopped.",
+    "Reclaim a number that was voided while its process was stopped.",
     """{insert_once} hg_ticket (number, request_id, client, owner, since, alive_until, channel, lock_id, lease,
                                 lock_delay, note, principal)
        values (:ticket, :request_id, :client, :owner, {wall}, {now} + :alive, :channel, :lock_id, :lease,
@@ -172,15 +168,15 @@ READ_TICKETS = Statement(
     "The numbers that a request has taken.", "select number from hg_ticket where request_id = :request_id"
 )
 WRITE_PLACE = Statement(
-    "Take the last place in a resource's queue.",
+    "Take the last position in a resource's queue.",
     "insert into hg_wait (rkey, ticket, mode) values (:rkey, :ticket, :mode)",
 )
 TOUCH_TICKETS = Statement(
-    "These waiters live.",
+    "Record a sign of life of these waiters.",
     "update hg_ticket set alive_until = {now} + :alive where number in (:tickets*)",
 )
 TAKE_TICKETS = Statement(
-    "Hold these tickets: a transaction that removes the last place of one then sees that it is the last.",
+    "Lock these tickets, so that a transaction that removes the last position of one detects that.",
     "select number from hg_ticket where number in (:tickets*) order by number {for_update}",
 )
 DELETE_PLACES = Statement(
@@ -188,7 +184,7 @@ DELETE_PLACES = Statement(
     "delete from hg_wait where ticket in (:tickets*) and rkey in (:keys*)",
 )
 DELETE_TICKETS = Statement(
-    "Numbers that have no place in any queue are void.",
+    "Void numbers without a position in any queue.",
     """delete from hg_ticket where number in (:tickets*)
        and not exists (select 1 from hg_wait w where w.ticket = hg_ticket.number)""",
 )
@@ -198,14 +194,14 @@ READ_WAITS_FOR = Statement(
        join hg_lock l on l.rkey = w.rkey where t.alive_until > {now}""",
 )
 WRITE_CLIENT = Statement(
-    "Make a client known, if it is not.",
+    "Register a client, unless it is registered.",
     "{insert_once} hg_client (name, since) values (:name, {wall}) {or_leave}",
 )
 READ_CLIENTS = Statement("Registered clients.", "select name, since from hg_client order by name")
 READ_CLIENT = Statement("One client.", "select since from hg_client where name = :name")
-DELETE_CLIENT = Statement("A client goes.", "delete from hg_client where name = :name")
+DELETE_CLIENT = Statement("Remove a client.", "delete from hg_client where name = :name")
 COUNT_CLIENT_LOCKS = Statement(
-    "How many live locks a client has.",
+    "Number of live locks of a client.",
     "select count(*) from hg_lock where client = :name and (lease_until is null or lease_until > {now})",
 )
 READ_RESOURCES = Statement("Known resources.", "select uri from hg_resource where known = :known order by rkey")

@@ -36,14 +36,12 @@ READ_LOCKS = Statement(
        from resource_lock order by resource_lock_id""",
 )
 COUNT_LATER = Statement(
-    "How many locks were written into the original's table after it had been taken over.",
+    "Number of locks that were added to the original's table after the takeover.",
     "select count(*) from resource_lock where resource_lock_id > :last",
 )
 READ_WALL = Statement("The store's time.", "select {wall}")
-READ_MARK = Statement("The note of the takeover.", "select value from hg_meta where name = 'ensembl'")
-WRITE_MARK = Statement(
-    "Note that the original has been taken over.", "insert into hg_meta (name, value) values ('ensembl', :value)"
-)
+READ_MARK = Statement("The record of the takeover.", "select value from hg_meta where name = 'ensembl'")
+WRITE_MARK = Statement("Record the takeover.", "insert into hg_meta (name, value) values ('ensembl', :value)")
 
 
 class TakeoverMark:

@@ -136,7 +136,7 @@ def _lasts(ask: Callable[[Statement], Sequence[Any]], tables: Sequence[Table]) -
     for table in tables:
         number = "0" if table.autoincrement_column is None else f"max({table.autoincrement_column.name})"
         text = f"select count(*), {number} from {table.name}"
-        found[table.name] = tuple(ask(Statement("How far a table has come.", text))[0])
+        found[table.name] = tuple(ask(Statement("The number of a table's last row.", text))[0])
     return found
 
 

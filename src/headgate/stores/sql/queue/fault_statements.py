@@ -13,13 +13,13 @@ def _states(folder: Folder) -> str:
 
 UNKNOWN_STATES = {
     prefix: Statement(
-        "What is in a state that the table does not have.",
+        "Items in a state that the table does not have.",
         f"select id, state from {table} where not state in (:states*) order by id limit :limit",
     )
     for prefix, table in (("bid", "hg_batch"), ("jid", "hg_ingest_job"))
 }
 COUNTED = Statement(
-    "What each batch counts, and what its jobs are.",
+    "The counters of each batch, and the states of its jobs.",
     f"""select b.id, b.state, b.processing, b.failed, b.completed,
                coalesce(j.jobs - j.failed - j.completed, 0), coalesce(j.failed, 0), coalesce(j.completed, 0),
                b.made, coalesce(j.jobs, 0)
@@ -31,22 +31,22 @@ COUNTED = Statement(
         order by b.id""",
 )
 JOBS_WITHOUT_BATCH = Statement(
-    "Jobs whose batch is gone.",
+    "Jobs whose batch no longer exists.",
     """select j.id, j.batch_id from hg_ingest_job j left join hg_batch b on b.id = j.batch_id
        where b.id is null order by j.id limit :limit""",
 )
 HAS_BATCH = Statement(
-    "Whether a job's batch is there.",
+    "Whether a job's batch exists.",
     "select 1 from hg_ingest_job j join hg_batch b on b.id = j.batch_id where j.id = :id",
 )
 ABANDONED = Statement(
-    "Batches whose making stopped, and that nobody goes on with.",
+    "Batches whose creation stopped and was not continued.",
     """select id, made from hg_batch
        where state = :state and made > 0 and (lease_until is null or lease_until + :age <= {now})
          and since + :age <= {wall} order by id limit :limit""",
 )
 SET_COUNTS = Statement(
-    "A batch counts its jobs as they are.",
+    "Recount the jobs of a batch.",
     """update hg_batch set processing = :processing, failed = :failed, completed = :completed, made = :made
        where id = :id""",
 )

@@ -72,28 +72,28 @@ def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> 
         ),
         take=Statement(f"A {what} is taken.", f"update {table} set token = :token, {TAKING} where id = :id"),
         renew=Statement(
-            "The lease of a living owner is renewed.",
+            "Renew the lease of a living owner.",
             f"update {table} set lease = :lease, lease_until = {{now}} + :lease where {owned}",
         ),
         give_back=Statement(
-            "Nobody's again, in the same state.",
+            "Free an item, in the same state.",
             f"""update {table} set worker = '', lease = null, lease_until = null,
                        message = case when :message = '' then message else :message end
                 where {owned}""",
         ),
         drop=Statement(f"A {what} is gone.", f"delete from {table} where id = :id"),
-        is_free=Statement("Whether there is something to take.", f"select 1 {source} where {TAKEABLE} limit 1"),
+        is_free=Statement("Whether there is an item to take.", f"select 1 {source} where {TAKEABLE} limit 1"),
         first_free=Statement(f"The {what} that would be taken next.", f"{first} where {free} order by {order} limit 1"),
         find_dead=Statement(
             "Items whose owner's lease expired at least that long ago.",
             f"select id, worker, state from {table} where {dead} order by id limit :limit",
         ),
-        free_dead=Statement("An item of a dead owner is free.", f"{freed} where id = :id and {dead}"),
+        free_dead=Statement("Free an item of a dead owner.", f"{freed} where id = :id and {dead}"),
         free_late=Statement(
-            "An item is free that its owner reports on after the lease expired, and before it was reaped.",
+            "Free an item whose owner reports after the lease expired, and before it was reaped.",
             f"{freed} where id = :id and state = :state and token = :token and lease_until <= {{now}}",
         ),
-        count=Statement("How many are in each state.", f"select state, count(*) from {table} group by state"),
+        count=Statement("Number of items in each state.", f"select state, count(*) from {table} group by state"),
     )
 
 
@@ -102,10 +102,10 @@ JOBS = _for_items("job", "hg_ingest_job", JOB_COLUMNS, "i.priority, i.id", "{beh
 
 # ---------------------------------------------------------------- making
 
-READ_COUNTER = Statement("The last number that was given.", "select value from hg_counter where name = :name")
-ADD_COUNTER = Statement("The first numbers are given.", "insert into hg_counter (name, value) values (:name, :count)")
-RAISE_COUNTER = Statement("More numbers are given.", "update hg_counter set value = value + :count where name = :name")
-READ_WALL = Statement("What time it is.", "select {wall}")
+READ_COUNTER = Statement("The last issued number.", "select value from hg_counter where name = :name")
+ADD_COUNTER = Statement("Issue the first numbers.", "insert into hg_counter (name, value) values (:name, :count)")
+RAISE_COUNTER = Statement("Issue more numbers.", "update hg_counter set value = value + :count where name = :name")
+READ_WALL = Statement("The current time.", "select {wall}")
 READ_SUBMITTED = Statement(
     "The batch of a request to submit.", f"select {BATCH_COLUMNS} from hg_batch i where i.submit_id = :submit_id"
 )
@@ -124,7 +124,7 @@ ADD_JOB = Statement(
                :at, '', '', 0)""",
 )
 COUNT_MADE = Statement(
-    "A batch has that many more jobs.",
+    "Count that many more jobs of a batch.",
     "update hg_batch set made = made + :count, processing = processing + :count where id = :id",
 )
 
@@ -151,19 +151,17 @@ CHANGE_BATCH = Statement(
        where id = :id and state = :was and token = :token""",
 )
 COUNT_JOB = Statement(
-    "A job of a batch moved from one folder to another, or is gone.",
+    "Count a job of a batch that moved to another folder, or was removed.",
     """update hg_batch set processing = processing + :processing, failed = failed + :failed,
               completed = completed + :completed
        where id = :id""",
 )
 LOCK_JOBS_OF = Statement(
-    "The jobs of a batch, held still, and whether somebody has each.",
+    "The jobs of a batch, locked, and whether each is taken.",
     "select id, state, lease_until > {now} from hg_ingest_job where batch_id = :batch order by id {for_update}",
 )
-DROP_JOBS_OF = Statement("The jobs of a batch are gone.", "delete from hg_ingest_job where batch_id = :batch")
-LOCK_BATCH_STATE = Statement(
-    "The state of a batch, held still.", "select state from hg_batch where id = :id {for_update}"
-)
+DROP_JOBS_OF = Statement("Remove the jobs of a batch.", "delete from hg_ingest_job where batch_id = :batch")
+LOCK_BATCH_STATE = Statement("The state of a batch, locked.", "select state from hg_batch where id = :id {for_update}")
 TELL = Statement(
     "Record an event in the history.",
     """insert into hg_history (at, noun, event, subject, batch_id, client, token, state_before, state_after, reason,
@@ -183,10 +181,10 @@ READ_HOLD = Statement(
     "The hold of a collection.", "select profile, reason, who, since from hg_hold where profile = :profile"
 )
 ADD_HOLD = Statement(
-    "A collection waits; one that waits already keeps its reason.",
+    "Put a collection on hold; an existing hold keeps its reason.",
     "{insert_once} hg_hold (profile, reason, who, since) values (:profile, :reason, :who, :at) {or_leave}",
 )
-DROP_HOLD = Statement("A hold is gone.", "delete from hg_hold where profile = :profile")
+DROP_HOLD = Statement("Remove a hold.", "delete from hg_hold where profile = :profile")
 
 # ---------------------------------------------------------------- daemons and queries
 
@@ -198,21 +196,19 @@ READ_REPORTABLE = Statement(
 # ---------------------------------------------------------------- daemons that live
 
 RENEW_DAEMON = Statement(
-    "A daemon still lives, and works on these steps.",
+    "Renew a daemon's entry, with its steps.",
     """update hg_daemon set worker = :worker, steps = :steps, lease = :lease, lease_until = {now} + :lease
        where id = :id""",
 )
 ADD_DAEMON = Statement(
-    "A daemon lives.",
+    "Add a daemon's entry.",
     """insert into hg_daemon (id, worker, steps, since, lease, lease_until)
        values (:id, :worker, :steps, {wall}, :lease, {now} + :lease)""",
 )
-DROP_DAEMON = Statement("A daemon has ended.", "delete from hg_daemon where id = :id")
-DROP_DEAD_DAEMONS = Statement(
-    "Daemons that died long ago are gone.", "delete from hg_daemon where lease_until <= {now}"
-)
+DROP_DAEMON = Statement("Remove a daemon's entry.", "delete from hg_daemon where id = :id")
+DROP_DEAD_DAEMONS = Statement("Remove daemons that died long ago.", "delete from hg_daemon where lease_until <= {now}")
 READ_DAEMONS = Statement(
-    "The daemons that live.",
+    "The running daemons.",
     """select id, worker, steps, since, lease, lease_until - {now} from hg_daemon
        where lease_until > {now} order by id""",
 )

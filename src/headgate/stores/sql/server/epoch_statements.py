@@ -12,21 +12,19 @@ READ_EPOCHS = Statement(
     "The store's epoch and the server's.", "select e.value, {epoch} from hg_meta e where e.name = 'epoch'"
 )
 HOLD_EPOCHS = Statement(
-    "The same; nobody else follows the server until this is done.",
+    "The same, locked until the transaction ends.",
     "select e.value, {epoch} from hg_meta e where e.name = 'epoch' {for_update}",
 )
-ADD_EPOCH = Statement(
-    "No server is followed yet.", "{insert_once} hg_meta (name, value) values ('epoch', '') {or_leave}"
-)
-SET_EPOCH = Statement("This server is followed.", "update hg_meta set value = {epoch} where name = 'epoch'")
-READ_NOW = Statement("The time of leases, and of people.", "select {now}, {wall}")
+ADD_EPOCH = Statement("Record the first server.", "{insert_once} hg_meta (name, value) values ('epoch', '') {or_leave}")
+SET_EPOCH = Statement("Record the current server.", "update hg_meta set value = {epoch} where name = 'epoch'")
+READ_NOW = Statement("The time on the lease clock, and on the wall clock.", "select {now}, {wall}")
 
 # ---------------------------------------------------------------- tokens and ids
 
 READ_HIGHEST = Statement("The greatest token of a lock.", "select max(token) from hg_resource")
-SKIP_NUMBERS = Statement("Ids go on so much later.", "update hg_counter set value = value + :count where name = :name")
+SKIP_NUMBERS = Statement("Raise ids by this much.", "update hg_counter set value = value + :count where name = :name")
 FIRST_NUMBERS = Statement(
-    "Ids begin so much later.", "{insert_once} hg_counter (name, value) values (:name, :count) {or_leave}"
+    "Start ids at this number.", "{insert_once} hg_counter (name, value) values (:name, :count) {or_leave}"
 )
 
 # ---------------------------------------------------------------- locks
@@ -45,12 +43,12 @@ FREE_RESOURCES = Statement(
         set holders = (select count(*) from hg_lock l where l.rkey = hg_resource.rkey and not ({_ENDS}))
         where rkey in (select rkey from hg_lock where {_ENDS})""",
 )
-DROP_LOCKS = Statement("Leased locks end.", f"delete from hg_lock where {_ENDS}")
+DROP_LOCKS = Statement("End leased locks.", f"delete from hg_lock where {_ENDS}")
 CUT_LOCKS = Statement(
-    "Leased locks with a lock-delay have run out, and are kept closed by it.",
+    "Expire leased locks with a lock-delay, which keeps their resources locked.",
     "update hg_lock set lease_until = {now} where lease is not null and lease_until > {now}",
 )
-RAISE_LOCKS = Statement("Locks that stay have a new token.", "update hg_lock set token = token + :step")
+RAISE_LOCKS = Statement("Give a new token to the remaining locks.", "update hg_lock set token = token + :step")
 TELL_RAISED = Statement(
     "Record the new token of every persistent lock.",
     """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason)
@@ -58,7 +56,7 @@ TELL_RAISED = Statement(
        from hg_lock where lease is null""",
 )
 READ_WAITING = Statement(
-    "Waiters for a resource that nobody holds: where they listen, and their numbers.",
+    "Waiters for free resources: their channels and numbers.",
     """select t.channel, t.number from hg_resource r join hg_wait w on w.rkey = r.rkey
        join hg_ticket t on t.number = w.ticket where r.waiting > 0 and r.holders = 0 order by t.number""",
 )
@@ -79,13 +77,13 @@ TELL_CLAIMS = Statement(
         from hg_chunk c {_FIRST.format("OUTPUT", "OUTPUT")} where {_RUNS}""",
 )
 OPEN_CLAIMS = Statement(
-    "Their chunks may be claimable: find_next checks each that it finds.",
+    "List their chunks as claimable: find_next checks each one.",
     f"""{{insert_once}} hg_candidate (job_id, dataid, order_key, place, missing, not_before)
         select c.job_id, c.dataid, c.order_key, 1, 0, 0
         from hg_chunk c {_FIRST.format("INPUT", "INPUT")} where {_RUNS} {{or_leave}}""",
 )
 END_CLAIMS = Statement(
-    "Claims end; neither a failure nor a crash is counted.",
+    "End claims; neither a failure nor a crash is counted.",
     """update hg_chunk
        set status = {lose_target}, former = '', request_id = '', lease = null, lease_until = null, retry_after = null,
            token = token + :step, since = {wall}, message = :reason
@@ -95,25 +93,25 @@ END_CLAIMS = Statement(
 # ---------------------------------------------------------------- the queue
 
 TELL_JOBS = Statement(
-    "Record that ingest jobs are nobody's again.",
+    "Record that ingest jobs are free again.",
     f"""insert into hg_history (at, noun, event, subject, batch_id, client, token, state_before, state_after, reason)
        select {{wall}}, 'ingest job', '{REPAIR_EVENT}', cast(id as varchar(20)), batch_id, worker, token, state,
               state, :reason
        from hg_ingest_job where lease is not null""",
 )
 TELL_BATCHES = Statement(
-    "Record that batches are nobody's again.",
+    "Record that batches are free again.",
     f"""insert into hg_history (at, noun, event, subject, batch_id, client, token, state_before, state_after, reason)
        select {{wall}}, 'batch', '{REPAIR_EVENT}', cast(id as varchar(20)), id, worker, token, state, state, :reason
        from hg_batch where lease is not null""",
 )
 FREE_JOBS = Statement(
-    "Ingest jobs are nobody's, in the same state.",
+    "Free ingest jobs, in the same state.",
     """update hg_ingest_job set worker = '', lease = null, lease_until = null, token = token + :step
        where lease is not null""",
 )
 FREE_BATCHES = Statement(
-    "Batches are nobody's, in the same state.",
+    "Free batches, in the same state.",
     """update hg_batch set worker = '', lease = null, lease_until = null, token = token + :step
        where lease is not null""",
 )
@@ -128,7 +126,7 @@ END_ALL = (
 # ---------------------------------------------------------------- reading, and clocks
 
 COUNT = Statement(
-    "What would end, and what would have a new token.",
+    "Everything that would end or get a new token.",
     """select (select count(*) from hg_lock where lease is not null),
               (select count(*) from hg_lock where lease is null),
               (select count(distinct token) from hg_chunk where status = {running} and lease is not null),

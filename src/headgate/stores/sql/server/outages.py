@@ -6,13 +6,13 @@ from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.database.sql_text import Statement
 from headgate.stores.sql.database.transaction import Transaction
 
-READ_SIGN = Statement("When a service was last heard of.", "select value from hg_meta where name = 'service_alive'")
+READ_SIGN = Statement("The last sign of life of a service.", "select value from hg_meta where name = 'service_alive'")
 ADD_SIGN = Statement(
-    "A service lives, for the first time.",
+    "Record a service's first sign of life.",
     "{insert_once} hg_meta (name, value) values ('service_alive', :now) {or_leave}",
 )
-SET_SIGN = Statement("A service lives.", "update hg_meta set value = :now where name = 'service_alive'")
-READ_NOW = Statement("The time of leases.", "select {now}")
+SET_SIGN = Statement("Record a service's sign of life.", "update hg_meta set value = :now where name = 'service_alive'")
+READ_NOW = Statement("The time on the lease clock.", "select {now}")
 #: Never beyond a whole lease from now: a lease that was renewed meanwhile without the service is unchanged.
 MOVES = tuple(
     Statement(

@@ -139,7 +139,7 @@ class Mysql(Dialect):
     behind = "(i.priority > :priority or (i.priority = :priority and i.id > :after))"
     begin_write = "start transaction"
     last_token = Statement(
-        "The last number that was given.",
+        "The last issued number.",
         """select auto_increment - 1 from information_schema.tables
            where table_schema = database() and table_name = 'hg_token'""",
     )

@@ -155,7 +155,7 @@ def claim_next(rules: ChunkRules) -> tuple[Statement, Routine]:
     """Claim the first chunk in order, if it was never claimed and nothing blocks it."""
     made = routine("hg_claim_next", CLAIM_NEXT_TEXT.format(**chunk_words(rules)))
     return Statement(
-        "The first chunk in order is claimed, if it was never claimed and nobody is near it (see the routine).",
+        "Claim the first chunk in order, if it was never claimed and nothing blocks it (see the routine).",
         f"call {made.name}(:stamp, :job, :told, :worker, :request_id, :lease, :principal)",
     ), made
 
@@ -165,7 +165,7 @@ def succeed(rules: ChunkRules) -> tuple[Statement, Routine]:
     """A running claim is done: there is nothing to announce unless another process listens."""
     made = routine("hg_succeed", SUCCEED_TEXT.format(**chunk_words(rules)))
     return Statement(
-        "A claim that runs is done: then there is nothing to say, unless somebody listens (see the routine).",
+        "A running claim is done; news is announced only if a process listens (see the routine).",
         f"""call {made.name}(:stamp, :job, :told, :made, :read, :dataid, :token, :who, :natural_key, :text_key,
                              :principal)""",
     ), made

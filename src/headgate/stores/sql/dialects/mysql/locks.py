@@ -121,7 +121,7 @@ def grant(rules: LockRules) -> tuple[Statement, Routine]:
     mode = {"joins": joins(rules, "a_mode", "hg_resource"), "joined_mode": joined_mode("a_mode", "hg_resource")}
     made = routine("hg_grant", GRANT_TEXT.format(name=NAME, epoch=EPOCH, now=NOW, **words, **mode))
     return Statement(
-        "A resource that is free for this mode becomes held (see the routine).",
+        "Grant a resource that is free for this mode (see the routine).",
         f"""call {made.name}(:rkey, :uri, :mode, :id, :client, :lease, :lock_delay, :request_id, :owner, :note,
                              :principal)""",
     ), made
@@ -140,5 +140,5 @@ def release(rules: LockRules) -> tuple[Statement, Routine]:
     owned = OWNED.format("a_principal")
     made = routine("hg_release", RELEASE_TEXT.format(name=NAME, epoch=EPOCH, now=NOW, owned=owned, **words))
     return Statement(
-        "A live lock that is held once ends (see the routine).", f"call {made.name}(:id, :token, :principal)"
+        "Release a live lock that is held once (see the routine).", f"call {made.name}(:id, :token, :principal)"
     ), made

@@ -59,7 +59,7 @@ TAKE_ITEM = {
     prefix: Statement(
         # A dead owner's item is left to the slow path, which checks the clock first: all columns of the row are then
         # null.
-        "The first free item is taken, in one statement: other consumers skip it meanwhile.",
+        "Take the first free item, in one statement: other consumers skip it meanwhile.",
         f"""with head as (
               select i.id, i.lease_until is null and {{is_current}} as plain
               from {table} i where {queue.TAKEABLE} order by {order} limit 1 for update skip locked),
@@ -74,7 +74,7 @@ TAKE_ITEM = {
     )
 }
 MOVE_JOB = Statement(
-    "A job that is taken and alive moves: its row, its batch's counters, the history and its news, in one statement.",
+    "Fire an event of a taken, living job: its row, its batch's counters, the history and its news, in one statement.",
     f"""with was as (
           select i.id, i.since, i.worker, {{wall}} as at from hg_ingest_job i
           where i.id = :id and i.state = :state and i.token = :token and i.lease_until > {{now}}
@@ -100,15 +100,15 @@ MOVE_JOB = Statement(
         select m.*, case when {postgresql_news.LISTENED} then pg_notify(:channel, :number) end from moved m""",
 )
 
-ANALYZE = Statement("Know the sizes of the ledger's tables.", "analyze hg_chunk, hg_candidate")
+ANALYZE = Statement("Analyze the ledger's tables.", "analyze hg_chunk, hg_candidate")
 RAISE_TOKEN = Statement(
-    "Numbers go on behind this one, and never back.",
+    "Continue numbers after this one, never going back.",
     "select setval('hg_token_number_seq', greatest(:number, last_value)) from hg_token_number_seq",
 )
 NEXT_TOKEN = Statement("A new number.", "select nextval('hg_token_number_seq')")
 #: Readers go on. Any statement that grants something locks its tables before it reads the floor.
 STOP_GRANTS = Statement(
-    "Nobody grants or takes anything until this is done.",
+    "Prevent grants and takes until the transaction ends.",
     "lock table hg_resource, hg_chunk, hg_batch, hg_ingest_job in exclusive mode",
 )
 #: A function, because its plan is kept, and a pooler may run the next transaction on another connection.
@@ -139,7 +139,7 @@ class Postgresql(Dialect):
     own_dataset = f"pg_advisory_xact_lock({DATASET_SPACE}, d.id)"
     take_item = TAKE_ITEM
     move_job = MOVE_JOB
-    last_token = Statement("The last number that was given.", "select last_value from hg_token_number_seq")
+    last_token = Statement("The last issued number.", "select last_value from hg_token_number_seq")
     begin_read = "begin read only"
     begin_still = (
         "begin isolation level repeatable read read only",
@@ -302,7 +302,7 @@ class Postgresql(Dialect):
     def number_on(self, tx: Any, table: str, column: str) -> None:
         tx.one(
             Statement(
-                "Numbers go on behind the greatest that there is.",
+                "Continue numbers after the greatest existing one.",
                 f"""select setval(pg_get_serial_sequence('{table}', '{column}'), coalesce(max({column}), 0) + 1, false)
                     from {table}""",
             )

@@ -181,7 +181,7 @@ begin
 end $routine$""",
 )
 RAISE_MARK = Statement(
-    "Nothing claimable comes before the first that is there now (see the function).",
+    "Record that no claimable chunk precedes the current first one (see the function).",
     f"select {RAISE_MARK_ROUTINE.name}(:job)",
 )
 
@@ -191,7 +191,7 @@ def claim_next(rules: ChunkRules) -> tuple[Statement, Routine]:
     """Claim the first chunk in order, if it was never claimed and nothing blocks it."""
     made = routine("hg_claim_next", CLAIM_NEXT_TEXT.format(**chunk_words(rules)))
     return Statement(
-        "The first chunk in order is claimed, if it was never claimed and nobody is near it (see the function).",
+        "Claim the first chunk in order, if it was never claimed and nothing blocks it (see the function).",
         f"""select {made.name}(:stamp, :job, :datasets, :inputs, :names, :told, :worker, :request_id, :lease,
                                :principal)""",
     ), made
@@ -202,7 +202,7 @@ def succeed(rules: ChunkRules) -> tuple[Statement, Routine]:
     """A running claim is done."""
     made = routine("hg_succeed", SUCCEED_TEXT.format(**chunk_words(rules)))
     return Statement(
-        "A claim that runs is done (see the function).",
+        "A running claim is done (see the function).",
         f"""select {made.name}(:stamp, :job, :datasets, :told, :made, :read, :dataid, :token, :who, :natural_key,
                                :text_key, :principal)""",
     ), made

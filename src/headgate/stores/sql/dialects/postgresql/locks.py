@@ -19,7 +19,7 @@ _CHUNK = f"case when {CHUNK.format('r.uri')} is not null then case when {LISTENE
 # One trip each. The rule is enforced on the resource's row, because a single statement sees all other rows as they were
 # when it began: a NOT EXISTS over hg_lock would let two writers in.
 GRANT = Statement(
-    "A resource that is free for this mode becomes held: resource, lock and history in one statement.",
+    "Grant a resource that is free for this mode: resource, lock and history in one statement.",
     """with granted as (
          insert into hg_resource as r (rkey, uri, token, holders, mode, waiting, known)
          select :rkey, :uri, {token_floor} + 1, 1, :mode, 0, true where {is_current}
@@ -43,7 +43,7 @@ GRANT = Statement(
        select token, since from held""",
 )
 RELEASE = Statement(
-    "A live lock that is held once goes: lock, resource and history in one statement.",
+    "Release a live lock that is held once: lock, resource and history in one statement.",
     """with gone as (
          delete from hg_lock
          where id = :id and token = :token and count = 1 and (lease_until is null or lease_until > {now})
@@ -61,7 +61,7 @@ RELEASE = Statement(
        select waiting, rkey, false, chunk from freed""".replace("{chunk}", _CHUNK),
 )
 ENQUEUE = Statement(
-    "Join the end of the queue of a resource that is held in a mode that does not agree, or waited for.",
+    "Join the end of the queue of a resource that is held in a conflicting mode, or has waiters.",
     """with busy as (
          update hg_resource r set waiting = r.waiting + 1
          where r.rkey = :rkey and (r.waiting > 0 or {is_blocked})
@@ -158,6 +158,6 @@ def hand_over(rules: LockRules) -> tuple[Statement, Routine]:
     )
     made = routine("hg_hand_over", text)
     return Statement(
-        "A live lock that is held once ends, and the first waiter gets the resource (see the function).",
+        "Release a live lock that is held once, and grant the resource to the first waiter (see the function).",
         f"select waiting, rkey, handed, chunk from {made.name}(:id, :token, :principal)",
     ), made

@@ -67,13 +67,13 @@ TROUBLES = {
     sqlite3.SQLITE_CONSTRAINT: Trouble.BUG,
 }
 
-READ_CLOCK = Statement("What the lease clock counts from.", "select value from hg_meta where name = 'clock'")
+READ_CLOCK = Statement("The starting point of the lease clock.", "select value from hg_meta where name = 'clock'")
 WRITE_CLOCK = Statement(
-    "Remember what the lease clock counts from.",
+    "Record the starting point of the lease clock.",
     "insert into hg_meta (name, value) values ('clock', :value) on conflict (name) do update set value = :value",
 )
 LATEST_LEASE = Statement(
-    "The end of the longest lease. A claim that was set by hand ends never, and counts as none.",
+    "The end of the longest lease. A claim that was set by hand never ends, and is not counted.",
     """select max(lease_until) from (
          select max(lease_until) as lease_until from hg_lock
          union all select max(lease_until) from hg_chunk where lease_until < 1 << 60
@@ -81,7 +81,7 @@ LATEST_LEASE = Statement(
          union all select max(lease_until) from hg_ingest_job)""",
 )
 NEXT_TOKEN = Statement(
-    "A new number: what SQLite keeps of the numbers that it gave to the rows of a table.",
+    "A new number, from SQLite's record of the numbers issued to a table's rows.",
     "update sqlite_sequence set seq = seq + 1 where name = 'hg_token' returning seq",
 )
 FIRST_TOKEN = Statement("The first number.", "insert into sqlite_sequence (name, seq) values ('hg_token', 1)")
@@ -134,7 +134,7 @@ class Sqlite(Dialect):
     for_share = ""
     skip_locked = ""
     begin_write = "begin immediate"
-    last_token = Statement("The last number that was given.", "select seq from sqlite_sequence where name = 'hg_token'")
+    last_token = Statement("The last issued number.", "select seq from sqlite_sequence where name = 'hg_token'")
     begin_read = "begin"
     list_tables = Statement(
         "The tables of this file.",

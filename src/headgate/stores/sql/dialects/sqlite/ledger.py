@@ -11,12 +11,12 @@ from headgate.stores.sql.database.dialect import Parameters
 from headgate.stores.sql.database.sql_text import Statement
 
 IS_CURRENT = Statement(
-    "Whether the definitions are those that the caller knows.",
+    "Whether the caller's definitions are current.",
     "select 1 from hg_meta where name = 'definitions' and value = :stamp",
 )
 FIND_HEAD = Statement(
     # Expired claims and resubmitted chunks come first, by the slow path.
-    "The first chunk in order of a job, when nothing goes before it; and whether the definitions are known.",
+    "The first chunk in order of a job, if nothing has precedence; and whether the definitions are current.",
     """select s.value = :stamp, h.dataid, h.order_key from hg_meta s left join (
          select c.dataid, c.order_key from hg_candidate c
          where c.job_id = :job and c.missing = 0 and c.place = 1 and c.not_before <= {now}
@@ -26,7 +26,7 @@ FIND_HEAD = Statement(
        where s.name = 'definitions'""",
 )
 SOMETHING_NEAR = Statement(
-    "Whether anything but READY inputs, each of them once, is there; or a lock.",
+    "Whether there is anything besides one READY row of each input, or a lock.",
     """select sum(exists (select 1 from hg_lock l where l.rkey = hg_chunk_key(d.name, :dataid)))
               or sum((select count(*) from hg_chunk c
                       where c.dataset_id = k.dataset_id and c.dataid = :dataid and c.kind = 'OUTPUT'
@@ -38,7 +38,7 @@ SOMETHING_NEAR = Statement(
        from hg_job_dataset k join hg_dataset d on d.id = k.dataset_id where k.job_id = :job""",
 )
 RUN = Statement(
-    "Its rows are RUNNING.",
+    "Set its rows to RUNNING.",
     """insert into hg_chunk (dataset_id, dataid, job_id, kind, order_key, status, former, attempt, failures, crashes,
                              token, worker, request_id, lease, lease_until, forced, retry_after, since, started,
                              message, principal)
@@ -46,7 +46,9 @@ RUN = Statement(
               :token, :worker, :request_id, :lease, {now} + :lease, 0, null, {wall}, {wall}, '', :principal
        from hg_job_dataset k where k.job_id = :job""",
 )
-TAKE = Statement("It is claimable no more.", "delete from hg_candidate where job_id = :job and dataid = :dataid")
+TAKE = Statement(
+    "Remove it from the claimable chunks.", "delete from hg_candidate where job_id = :job and dataid = :dataid"
+)
 TELL = Statement(
     "Record it in the history.",
     """insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
@@ -54,7 +56,7 @@ TELL = Statement(
        values ({wall}, 'chunk', :event, :dataid, :job, :told, :who, :token, :before, :after, '', :principal)""",
 )
 ALL_RUN = Statement(
-    "Whether all rows of a claim run with this token, and no incident is open that success would close.",
+    "Whether all rows of a claim are RUNNING with this token, and no incident is open that success would close.",
     """select count(*) = count(c.token) and not exists (
          select 1 from hg_incident i where i.job_id = :job and i.subject = :dataid and i.is_open = 1)
        from hg_job_dataset k
@@ -63,7 +65,7 @@ ALL_RUN = Statement(
        where k.job_id = :job""",
 )
 END = Statement(
-    "The rows are READY and DONE.",
+    "Set the rows to READY and DONE.",
     """update hg_chunk
        set status = case kind when 'OUTPUT' then {ready} else {done} end, former = '', request_id = '', lease = null,
            lease_until = null, retry_after = null, since = {wall}, message = ''
@@ -81,7 +83,7 @@ CLEAR_COUNTS = Statement(
           and (failures > 0 or crashes > 0 or interruptions > 0 or retry_after is not null)""",
 )
 CLEAR_MISSING = Statement(
-    "The jobs that read it no longer miss it.",
+    "Record that it is no longer missing for its readers.",
     f"""insert into hg_candidate (job_id, dataid, order_key, place, missing, not_before)
         select k.job_id, :dataid,
                case max(case when k.position = 0 then d.dataid_order end) when 'text' then :text_key

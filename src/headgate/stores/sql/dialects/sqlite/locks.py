@@ -9,7 +9,7 @@ from headgate.stores.sql.database.dialect import CHUNK, Freed, Granted, Paramete
 from headgate.stores.sql.database.sql_text import Statement
 
 GRANT_RESOURCE = Statement(
-    "Count one more holder of a resource that is free for this mode, and give the new token.",
+    "Count one more holder of a resource that is free for this mode, and return the new token.",
     """insert into hg_resource as r (rkey, uri, token, holders, mode, waiting, known)
        values (:rkey, :uri, {token_floor} + 1, 1, :mode, 0, 1)
        on conflict (rkey) do update
@@ -39,7 +39,7 @@ RELEASE_LOCK = Statement(
        returning rkey, client, mode""",
 )
 RELEASE_RESOURCE = Statement(
-    "Count one holder less, and see whether anybody waits.",
+    "Count one holder less, and check for waiters.",
     f"update hg_resource set holders = holders - 1 where rkey = :rkey returning waiting, {CHUNK.format('uri')}",
 )
 RELEASE_HISTORY = Statement(
