@@ -200,7 +200,6 @@ PARSERS: dict[str, Parser] = {
     "ERC": Parser(text(describe.read_erc), [b"erc:\nwho: A\nwhat: B\nwhere: ark:/13030/m5br8stc\nwhere: l1; l2\n"]),
     "embargo": Parser(text(system_files.read_embargo), [b"embargoEndDate: 2026-01-01T00:00:00Z\n"]),
     "deletions": Parser(text(system_files.read_deletions), [b"a.txt\nb/c.txt\n"]),
-    "ingest record": Parser(text(system_files.read_ingest_record), [b"ingest:\theadgate\nbatch:\tbid1\n"]),
     "ARK": Parser(text(ark.parse_object), [b"ark:/13030/m5br8stc", b"ark:99999/fk4-x"]),
     "Dublin Core": Parser(plain(describe.read_dublin_core), [DUBLIN_CORE]),
     "DataCite": Parser(plain(describe.read_datacite), [b'<r xmlns="x"><title>T</title></r>']),

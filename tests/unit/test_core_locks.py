@@ -1,7 +1,7 @@
 """The one function that decides, against the rule written down once more as plainly as can be."""
 
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,6 @@ from headgate.core.locks.model import (
     Request,
     Waiter,
     Want,
-    ends_at,
     lock_id,
     resource_digest,
     resource_key,
@@ -234,9 +233,3 @@ def test_a_blocker_is_a_sentence() -> None:
     assert waiting.sentence() == "r1: ben waits for shared since 2026-11-15 12:00:00 UTC and is ahead in the queue"
     assert Blocker("guard", "r1", "", Mode.SHARED, note="busy").sentence() == "r1: busy"
     assert "storage system" in Blocker("guard", "r1", "", Mode.SHARED).sentence()
-
-
-def test_a_lease_is_shown_on_the_clock_of_the_caller() -> None:
-    leased = make_lock("ann", "r1", Mode.SHARED, lease=60.0, expires_in=30.0)
-    assert ends_at(leased, NOW) == NOW + timedelta(seconds=30)
-    assert ends_at(make_lock("ann", "r1", Mode.SHARED), NOW) is None

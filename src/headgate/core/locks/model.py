@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 
@@ -238,8 +238,3 @@ def resource_digest(resource: str) -> bytes:
 
 def _letters(text: str, count: int) -> str:
     return base64.b32encode(hashlib.sha256(text.encode()).digest()[:10]).decode().lower()[:count]
-
-
-def ends_at(lock: Lock, now: datetime) -> datetime | None:
-    """Return when the lease expires, by the caller's clock; None: never."""
-    return None if lock.expires_in is None else now + timedelta(seconds=lock.expires_in)

@@ -1,4 +1,6 @@
-"""ARKs (draft-kunze-ark-41): read, normalise, compare, check; and a minter that never gives a name twice."""
+"""ARKs (draft-kunze-ark-41): parsing, normalisation, comparison, check characters; and a minter that never issues a
+name twice.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +12,46 @@ from dataclasses import dataclass
 from headgate.core.errors import BadValue
 from headgate.core.queue.model import check_item_id, is_batch
 
-#: Digits and consonants without l: no words, and nothing that is read as something else.
+#: Digits and consonants without l: they form no words, and are not mistaken for each other.
 BETANUMERIC = "0123456789bcdfghjkmnpqrstvwxz"
 DIGITS = "0123456789"
 
-#: Characters of an ARK, with the resolver before it.
+#: Maximum length of an ARK, including the resolver before it.
 LONGEST = 1000
 
 _ARK = re.compile("(?:[a-z][a-z0-9+.-]*://.*?/)?ark:/?([^/]+)/(.+)", re.IGNORECASE)
 _NAAN = re.compile(f"[{BETANUMERIC}]{{5,}}")
-#: Letters and digits, the draft's other characters, %xx, and the two that make the structure.
+#: Letters and digits, the draft's other characters, %xx, and the two structural characters.
 _NAME = re.compile("(?:[A-Za-z0-9=~*+@_$./]|%[0-9A-F]{2})+")
 _SHOULDER = re.compile(f"(?=.{{1,20}}$)[{BETANUMERIC}]*[0-9]")
-#: What arrives where a hyphen was typed; all are without meaning in an ARK.
+#: Replacements for a typed hyphen; all are insignificant in an ARK.
 _HYPHENS = dict.fromkeys(map(ord, "-\u00ad\u2010\u2011\u2012\u2013\u2014\u2015"))
 
-#: The letters of a name in turn; each third is a digit, so that no word comes about (NOID's mask eed).
+#: The alphabets of a name in turn; every third character is a digit, so that no words are formed (NOID's mask eed).
 _MASK = (BETANUMERIC, BETANUMERIC, DIGITS)
-#: A space that is used up is followed by the one whose names are one mask longer.
+#: When a namespace is used up, names become one mask longer.
 _FIRST_MASKS = 2
 _ROUNDS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Ark:
-    """An ARK in normal form: two that are equal are the same identifier."""
+    """An ARK in normal form: two equal ones are the same identifier."""
 
     #: The Name Assigning Authority Number.
     naan: str
-    #: What that authority calls the object.
+    #: The authority's name for the object.
     name: str
     #: A part (/…) or variant (.…) of the object; empty: the object itself.
     qualifier: str = ""
 
     def __str__(self) -> str:
-        # The old label: EZID and Merritt write it, and every reader must take both.
+        # The old label: EZID and Merritt write this form, and readers must accept both.
         return f"ark:/{self.naan}/{self.name}{self.qualifier}"
 
 
 def parse(text: object) -> Ark:
-    """An ARK in any of its spellings (with a resolver before it, `ark:` or `ark:/`, hyphens, `?info`)."""
+    """An ARK in any spelling (with a resolver before it, `ark:` or `ark:/`, hyphens, `?info`)."""
     if not isinstance(text, str):
         raise BadValue("ARK", text, f"is {type(text).__name__}, not text")
     if len(text) > LONGEST:
@@ -87,7 +89,7 @@ def lock_name(ark: Ark) -> str:
 
 
 def of_lock_name(name: str) -> Ark:
-    """The ARK that a name without slashes stands for; BadValue if it stands for none."""
+    """The ARK for a name without slashes; BadValue if there is none."""
     head, _, rest = name.partition("_")
     naan, _, local = rest.partition("_")
     return parse_object(f"{head}:/{naan}/{local}")
@@ -97,20 +99,15 @@ def of_lock_name(name: str) -> Ark:
 
 
 def check_character(text: str) -> str:
-    """The NOID check character of `NAAN/name`: it finds each wrong letter and each two that were swapped."""
+    """The NOID check character of `NAAN/name`: it detects each wrong character and each transposition of two."""
     return BETANUMERIC[sum(place * max(BETANUMERIC.find(letter), 0) for place, letter in enumerate(text, 1)) % 29]
-
-
-def is_checked(ark: Ark) -> bool:
-    """Whether the last letter of the name is the check character of the rest."""
-    return check_character(f"{ark.naan}/{ark.name[:-1]}") == ark.name[-1]
 
 
 # ---------------------------------------------------------------- minter
 
 
 def check_shoulder(value: object) -> Ark:
-    """The beginning of every name that a minter gives: `ark:/99999/fk4`, betanumeric, with a digit at its end."""
+    """The prefix of every name from a minter: `ark:/99999/fk4`, betanumeric, with a digit at its end."""
     shoulder = parse_object(value)
     if not _SHOULDER.fullmatch(shoulder.name):
         raise BadValue("shoulder", value, "must be at most 20 digits and consonants (no l), the last of them a digit")
@@ -118,10 +115,10 @@ def check_shoulder(value: object) -> Ark:
 
 
 def mint(shoulder: str, number: int, key: bytes = b"") -> Ark:
-    """The name of that number: always the same one, and no other number's.
+    """The name for that number: always the same one, and different for different numbers.
 
-    Numbers give names that look random; the shoulder and the key decide the order. A shoulder belongs to one store:
-    two stores count alike, so with one shoulder and one key they would give the same names.
+    The names look random; the shoulder and the key determine the order. A shoulder belongs to one store: two stores
+    count alike, so with the same shoulder and key they would issue the same names.
     """
     head = check_shoulder(shoulder)
     if type(number) is not int or number < 0:
@@ -136,7 +133,7 @@ def mint(shoulder: str, number: int, key: bytes = b"") -> Ark:
 
 
 def mint_for(job_id: str, shoulder: str, key: bytes = b"") -> Ark:
-    """The name of an ingest job's object. Asked again, after a restart too, it is the same name."""
+    """The name of an ingest job's object. It is the same name each time, even after a restart."""
     if is_batch(check_item_id(job_id)):
         raise BadValue("ingest job", job_id, "is a batch")
     return mint(shoulder, int(job_id[3:]), key)
@@ -155,7 +152,7 @@ def _spell(number: int, masks: int) -> str:
 
 
 def _shuffle(value: int, size: int, secret: bytes) -> int:
-    """A permutation of the numbers below `size`: a Feistel network, walked until it is back inside."""
+    """A permutation of the numbers below `size`: a Feistel network, repeated until the result is in range."""
     half = ((size - 1).bit_length() + 1) // 2
     while True:
         value = _feistel(value, half, secret)
@@ -174,7 +171,7 @@ def _feistel(value: int, half: int, secret: bytes) -> int:
 
 def _name_and_qualifier(text: str, rest: str) -> tuple[str, str]:
     rest = re.sub("%..", lambda found: found[0].upper(), rest)
-    # Of structural characters in a row the first counts; at the ends they say nothing.
+    # Of consecutive structural characters the first counts; at the ends they are insignificant.
     rest = re.sub("([./])[./]+", r"\1", rest).strip("./")
     if not _NAME.fullmatch(rest):
         raise BadValue("ARK", text, "has no name, or one with a character that is not allowed in an ARK")

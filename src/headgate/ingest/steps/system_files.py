@@ -1,4 +1,4 @@
-"""The files that ingest adds to every object's `system` folder, and those of depositors that it reads."""
+"""The files that ingest adds to every object's `system` folder, and the depositors' files that it reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.ingest.formats.manifest import MOST_ENTRIES, UNASSIGNED
 
 PRODUCER = "producer"
 SYSTEM = "system"
-#: What an object is, in the words of its depositor and in ours.
+#: The metadata of an object, from its depositor and from ingest.
 ERC, DUBLIN_CORE = "mrt-erc.txt", "mrt-dc.xml"
 #: The storage manifest, and the depositor's own.
 STORAGE_MANIFEST = "mrt-manifest.txt"
@@ -25,7 +25,7 @@ SUBMISSION_MANIFEST = "mrt-submission-manifest.txt"
 
 @dataclass(frozen=True, slots=True)
 class IngestRecord:
-    """`mrt-ingest.txt`: how the object came here. The order of the fields is that of the file; empty: not assigned."""
+    """`mrt-ingest.txt`: how the object was submitted. The fields are in the order of the file; empty: not assigned."""
 
     ingest: str = ""
     submission_date: str = ""
@@ -74,7 +74,7 @@ def system_files(
     membership: Sequence[str],
     local: Sequence[str],
 ) -> dict[str, bytes]:
-    """What ingest writes for every object, by the name in its `system` folder; the manifests are not among them."""
+    """The files that ingest writes for every object, by the name in its `system` folder, except the manifests."""
     return {
         "mrt-ingest.txt": write_record(record).encode(),
         "mrt-mom.txt": write_record(model).encode(),
@@ -89,13 +89,6 @@ def write_record(record: IngestRecord | ObjectModel) -> str:
     """`key:<tab>value` lines, in the order of the fields."""
     names = [field.name for field in fields(record)]
     return anvl.write([(_key(name), str(getattr(record, name)).strip() or UNASSIGNED) for name in names], "\t")
-
-
-def read_ingest_record(text: str) -> IngestRecord:
-    """What an object's `mrt-ingest.txt` says; lines that we do not know are left aside."""
-    found = dict(anvl.read(text))
-    values = {field.name: found.get(_key(field.name), "") for field in fields(IngestRecord)}
-    return IngestRecord(**{name: "" if value == UNASSIGNED else value for name, value in values.items()})
 
 
 def read_embargo(text: str) -> datetime | None:
@@ -114,7 +107,7 @@ def read_embargo(text: str) -> datetime | None:
 
 
 def read_deletions(text: str) -> tuple[str, ...]:
-    """The files that an update takes away, by a depositor's `mrt-delete.txt`: names below the object's folder."""
+    """The files that an update removes, by a depositor's `mrt-delete.txt`: names below the object's folder."""
     names: dict[str, None] = {}
     problems = Problems()
     for number, line in enumerate(lines_of(text), 1):

@@ -222,7 +222,6 @@ class ZkSession:
         self._answer_within = answer_within
         #: True: it was ended on purpose, and is not used any more.
         self.closed = False
-        self._losses: dict[object, Callable[[str], None]] = {}
         self._returns: list[Callable[[], None]] = []
         self._id = 0
         self._client = self._make_client(seconds)
@@ -300,12 +299,6 @@ class ZkSession:
         """Send it before the next requests, without waiting: kazoo's thread runs the callback."""
         question(self._client).rawlink(answered)
 
-    def on_loss(self, lost: Callable[[str], None]) -> Callable[[], None]:
-        """Call it when the current session ends. Returns a function that removes it."""
-        mark = object()
-        self._losses[mark] = lost
-        return lambda: void(self._losses.pop(mark, None))
-
     def on_return(self, work: Callable[[], None]) -> None:
         """Run it once, in a thread, when the server is connected again; never if this was closed meanwhile."""
         if self.closed:
@@ -352,18 +345,10 @@ class ZkSession:
     def _state_changed(self, state: str) -> None:
         """Called by kazoo's own thread, which must not block."""
         if state == KazooState.LOST:
-            self._tell_losses("its ZooKeeper session has ended")
             self._id = 0
         elif state == KazooState.CONNECTED:
-            before, self._id = self._id, self.id
-            if before not in (0, self._id):
-                self._tell_losses("its ZooKeeper session was replaced by another")
+            self._id = self.id
             self._run_returns()
-
-    def _tell_losses(self, why: str) -> None:
-        losses, self._losses = list(self._losses.values()), {}
-        if losses:
-            _in_thread(lambda: [lost(why) for lost in losses])
 
     def _run_returns(self) -> None:
         returns, self._returns = self._returns, []
@@ -407,12 +392,6 @@ class ZkSessions:
         session = self._session(rounded(lease))
         session.ready()
         return session
-
-    def by_id(self, number: int) -> ZkSession | None:
-        """The session with that number, if it is one of ours and alive."""
-        if number == 0 or self._pid != os.getpid():
-            return None
-        return next((each for each in list(self._by_length.values()) if each.id == number), None)
 
     def close(self) -> None:
         """End all of them. The next call that needs one creates it again."""
