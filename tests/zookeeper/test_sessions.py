@@ -13,6 +13,8 @@ from headgate.core.errors import StoreMisconfigured
 from headgate.core.filters import LockFilter
 from headgate.core.locks.tickets import Ticket
 from headgate.stores.zookeeper.ensemble.session import rounded
+from headgate.stores.zookeeper.locks import losses
+from headgate.stores.zookeeper.locks.losses import LossWatch
 from headgate.stores.zookeeper.locks.store import ZookeeperLocks
 from headgate.stores.zookeeper.store import open_zookeeper
 from tests.contract.steps import EXCLUSIVE, SHARED, in_thread, request_for
@@ -58,6 +60,38 @@ def test_the_watch_over_a_lock_continues_in_the_next_session(
     other = open_store()
     other.break_lock(lock.id, "it hangs", "ops")
     assert told.wait(10)
+
+
+def test_a_watch_over_a_lock_rests_while_nothing_can_be_said_of_it(
+    store: ZookeeperLocks, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is there, and the store is not."""
+    (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
+    looks: list[float] = []
+    look = LossWatch._look
+
+    def note(watch: LossWatch) -> None:
+        looks.append(time.monotonic())
+        look(watch)
+
+    monkeypatch.setattr(LossWatch, "_look", note)
+    end = store.watch_loss(lock, lambda _why: None)
+    raw.delete(store._tree.clock)
+    raw.delete(store._tree.of_lock(lock.id), recursive=True)
+    until(lambda: len(looks) > 1, "two looks")
+    end()
+    assert looks[1] - looks[0] > losses.REST_SECONDS / 2
+
+
+def test_tasks_for_the_time_after_an_outage_are_done_whatever_fails(store: ZookeeperLocks) -> None:
+    done, session = threading.Event(), store._sessions.base
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    session._returns = [fail, done.set]
+    session._run_returns()
+    assert done.wait(10)
 
 
 def test_a_watch_that_was_ended_notifies_nobody(url: str, store: ZookeeperLocks) -> None:

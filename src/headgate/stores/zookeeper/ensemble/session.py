@@ -101,6 +101,11 @@ def _call(work: Callable[..., object], *args: object) -> None:
         logger.exception("zookeeper.callback_failed")
 
 
+def _call_each(works: Iterable[Callable[[], object]]) -> None:
+    for work in works:
+        _call(work)
+
+
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """Kazoo's threads, but trying each server only for a few seconds, and waiting at lower cost."""
 
@@ -353,7 +358,7 @@ class ZkSession:
     def _run_returns(self) -> None:
         returns, self._returns = self._returns, []
         if returns:
-            _in_thread(lambda: [work() for work in returns])
+            _in_thread(lambda: _call_each(returns))
 
 
 class ZkSessions:

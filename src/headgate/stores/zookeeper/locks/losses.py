@@ -12,6 +12,9 @@ from headgate.stores.zookeeper.ensemble.session import ZkSessions
 from headgate.stores.zookeeper.locks.records import decode_state, lock_node
 from headgate.stores.zookeeper.tree import Tree, key_of_lock
 
+#: Seconds between two questions about a lock while the store cannot say whether it is held.
+REST_SECONDS = 1.0
+
 
 class LossWatch:
     """The watch over one grant, until its end or its loss."""
@@ -64,8 +67,9 @@ class LossWatch:
             if not self._over.is_set():
                 self._over.set()
                 self._lost(error.why)
-        except HeadgateError:
-            self._session.on_return(self._changed)  # Until then renewals notice it.
+        except HeadgateError:  # Until then renewals notice it.
+            self._over.wait(REST_SECONDS)
+            self._session.on_return(self._changed)
         else:
             if not self._over.is_set():
                 self._watch(token)
