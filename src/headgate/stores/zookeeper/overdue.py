@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from headgate.telemetry import logger
+
 #: The thread ends after this many idle seconds.
 IDLE_SECONDS = 30.0
 
@@ -36,7 +38,10 @@ class DueCalls:
     def _run(self) -> None:
         while (due := self._due()) is not None:
             for call in due:
-                call()
+                try:
+                    call()
+                except Exception:  # noqa: BLE001 - whatever it is, the others are called
+                    logger.exception("zookeeper.callback_failed")
 
     def _due(self) -> list[Callable[[], None]] | None:
         """The functions that are due now, or after a while; None: the thread may end."""
