@@ -11,6 +11,7 @@ from headgate.cli.terminal.tables import cells
 from headgate.core.ledger.expectations.model import LATE
 from headgate.core.ledger.fan import MOST_FANNED
 from headgate.core.ledger.model import ERROR, HOLD, PENDING, READY, RESUBMIT, RUNNING
+from headgate.core.ledger.rules import OTHER
 from headgate.core.values.visible import visible
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _line(dataid: str, first: int, parts: Sequence[str]) -> str:
 def _legend(document: Mapping[str, Mapping[str, Cell]], room: int | None) -> str:
     """What the letters mean."""
     late = [(LATE[0], LATE)] if any(LATE in row.values() for row in document.values()) else []
-    signs = [*((letter, status) for status, letter in SIGNS.items()), *late, (UNKNOWN, "other"), (NOTHING, "nothing")]
+    signs = [*((letter, status) for status, letter in SIGNS.items()), *late, (UNKNOWN, OTHER), (NOTHING, "nothing")]
     return _folded([(f"{painted(word, letter)} {word}", len(letter) + 1 + len(word)) for letter, word in signs], room)
 
 
