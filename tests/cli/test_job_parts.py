@@ -98,7 +98,9 @@ def test_a_script_that_claims_by_itself_reports_the_list_from_a_file(pipeline: H
     assert refused.code != 0
     assert "--ids-from" in refused.err
     assert "is not of the form DATASET=FILE" in pipeline(*report, "--ids-from", "ids").err
-    assert "no-such-file" in pipeline(*report, "--ids-from", "lane-files=no-such-file").err
+    missing = pipeline(*report, "--ids-from", "lane-files=no-such-file")
+    assert missing.code == 2
+    assert missing.err == "headgate: ids-from 'no-such-file' cannot be read: No such file or directory\n"
     (pipeline.folder / "ids").write_text("x\ny\n")
     assert pipeline(*report, "--ids-from", "lane-files=ids").code == 0
     assert set(rows(pipeline, "lane-files")) == {"x", "y"}

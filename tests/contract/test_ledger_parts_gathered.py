@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate import Gate
+from headgate import Gate, UnknownName
 from headgate.service.ledger.use_cases import Ledger
 from tests.contract.ledger_steps import WHY, claimed, next_id, status_of
 from tests.contract.over_http import LEDGER_STORES
@@ -111,3 +111,20 @@ def test_a_list_that_names_a_part_waits_for_it_even_if_it_is_left_out(gate: Gate
     verdict = ledger.explain("gather", "x")
     assert not verdict.granted
     assert "missing b (HOLD)" in verdict.sentence()
+
+
+@pytest.mark.parametrize("act", ["hold", "unhold", "resubmit", "forget"])
+def test_an_act_on_a_part_says_what_it_was_made_from_and_changes_nothing(gate: Gate, act: str) -> None:
+    ledger = gathering(gate, **BY_RUN)
+    split(ledger, "r1", "r1.a")
+    with pytest.raises(UnknownName, match=r"samples/r1\.a was made from r1, and has the status of split r1"):
+        getattr(ledger, act)("split", "r1.a", reason=WHY)
+    assert [(row.dataset, row.status) for row in ledger.status(dataid="r1.a")] == [("samples", "READY")]
+
+
+def test_a_chunk_that_has_the_name_of_a_part_is_held_itself(gate: Gate) -> None:
+    ledger = gathering(gate, **BY_RUN)
+    split(ledger, "r1", "r2")
+    ledger.hold("split", "r2", reason=WHY)
+    assert status_of(ledger, "runs", "r2", "split", kind="INPUT") == "HOLD"
+    assert status_of(ledger, "samples", "r2", "split") == "READY"

@@ -29,7 +29,7 @@ from headgate.cli.terminal.options import (
 )
 from headgate.cli.terminal.output import pairs, table
 from headgate.cli.terminal.values import DATASET, DURATION, KIND, STATUS
-from headgate.core.errors import NotAllowed
+from headgate.core.errors import BadValue, NotAllowed
 from headgate.core.ledger.model import ERROR, FAIL_EVENT, HOLD, INTERRUPT_EVENT, SUCCESS_EVENT
 from headgate.core.ledger.parsing import STATUS_WORDS
 from headgate.core.values.durations import in_words
@@ -114,16 +114,20 @@ def next_chunk(console: Console, job_name: str, dataid: str | None, worker: str 
 @common
 def success(console: Console, job_name: str, dataid: str, token: int, ids_from: Sequence[str]) -> None:
     """Report that a claimed chunk succeeded."""
-    outputs = {name: read_ids(file) for name, file in map(_dataset_and_file, ids_from)} if ids_from else None
+    outputs = dict(map(_listed_in, ids_from)) if ids_from else None
     console.ask(lambda gate: gate.ledger.success(job_name, dataid, token, outputs=outputs))
     _answer_report(console, job_name, dataid, SUCCESS_EVENT, "done")
 
 
-def _dataset_and_file(word: str) -> tuple[str, str]:
+def _listed_in(word: str) -> tuple[str, list[str]]:
+    """A dataset, and the data ids in its file."""
     name, equals, file = word.partition("=")
     if not (name and equals and file):
         raise click.UsageError(f"--ids-from {word!r} is not of the form DATASET=FILE, for example parts=ids.txt")
-    return name, file
+    try:
+        return name, read_ids(file)
+    except OSError as error:
+        raise BadValue("ids-from", file, f"cannot be read: {error.strerror or error}") from None
 
 
 @job.command("fail")

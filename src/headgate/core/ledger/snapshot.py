@@ -50,6 +50,8 @@ class ChunkSnapshot:
     at: datetime | None = None
     #: Its fan-out parts.
     parts: tuple[Part, ...] = ()
+    #: If the job has no chunk of this data id, but made it by fan-out: the dataset, and the data id it was made from.
+    part_of: tuple[str, str] | None = None
 
     def own(self, kind: Kind, dataset: str) -> Row | None:
         """The job's own row."""

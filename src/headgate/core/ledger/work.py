@@ -170,6 +170,8 @@ def _start_over(
 
 def hold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[tuple[Change, ...]]:
     """No job may make or read it. A dead claim on it is reaped first."""
+    if snapshot.part_of:
+        raise _unknown(snapshot)
     draft, job = ChunkDraft(snapshot), snapshot.job
     draft.refuse_alive("hold", steal=False)
     draft.reap(who)
@@ -196,6 +198,8 @@ def hold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[tuple[C
 
 def unhold(snapshot: ChunkSnapshot, reason: str, who: str) -> ChunkOutcome[None]:
     """Restore what it was before it was held; TransitionRefused when it is not held."""
+    if snapshot.part_of:
+        raise _unknown(snapshot)
     draft = ChunkDraft(snapshot)
     rows = [row for row in snapshot.counted() if row is not None and row.status == HOLD]
     row = draft.find_row("unhold", rows[0] if rows else snapshot.speaker)
@@ -250,8 +254,12 @@ def publish(snapshot: ChunkSnapshot, who: str) -> ChunkOutcome[bool]:
 # ---------------------------------------------------------------- within
 
 
-def _unknown(snapshot: ChunkSnapshot, hint: str) -> UnknownName:
-    return UnknownName("chunk", f"{snapshot.job.name}/{snapshot.dataid}", hint)
+def _unknown(snapshot: ChunkSnapshot, hint: str = "") -> UnknownName:
+    job = snapshot.job.name
+    if snapshot.part_of:
+        dataset, source = snapshot.part_of
+        hint = f"{dataset}/{snapshot.dataid} was made from {source}, and has the status of {job} {source}: name that"
+    return UnknownName("chunk", f"{job}/{snapshot.dataid}", hint)
 
 
 def _newest_token(chunk: ChunkSnapshot) -> int:

@@ -38,7 +38,18 @@ def with_parts(tx: Transaction, shape: Shape, chunk: ChunkSnapshot, *, hold_stil
         for batch in batches([dataid for dataid in listed if listed[dataid]]):
             found_rows = tx.all(part_sql.READ_PART_READERS, dataset=number, dataids=batch)
             readers += [read_row(row, {number: name}, jobs) for row in found_rows]
-    return replace(chunk, parts=tuple(parts), readers=tuple(readers))
+    known = chunk.rows or parts or any(source.rows for source in chunk.sources.values())
+    part_of = None if known else _part_of(tx, shape, chunk.dataid)
+    return replace(chunk, parts=tuple(parts), readers=tuple(readers), part_of=part_of)
+
+
+def _part_of(tx: Transaction, shape: Shape, dataid: str) -> tuple[str, str] | None:
+    """Which dataset that the job fans out to has this data id, and what it was made from."""
+    for name in shape.job.fan_out:
+        row = tx.one(part_sql.READ_SOURCES, dataset=shape.ids[name], dataids=[dataid])
+        if row is not None:
+            return name, str(row[1])
+    return None
 
 
 def with_listed(
