@@ -10,9 +10,10 @@ from headgate.stores.sql.ledger.statements import ROW_COLUMNS
 #: A row upstream, and its position.
 _SOURCE = f"select {ROW_COLUMNS} from hg_chunk c where c.dataset_id = :dataset and c.kind = 'OUTPUT'"
 _IN_ORDER = "order by c.order_key, c.dataid"
-#: Parts that the chunk they were made from no longer lists are on hold, and nothing waits for them.
-_LISTED = """(c.status <> {on_hold} or not exists
-              (select 1 from hg_part p where p.dataset_id = c.dataset_id and p.dataid = c.dataid and not p.listed))"""
+#: Parts that the chunk they were made from no longer lists are on hold, and nothing waits for them. Not `exists`:
+#: PostgreSQL would read all parts for it, to look a few rows up.
+_LISTED = """(c.status <> {on_hold} or coalesce(
+              (select p.listed from hg_part p where p.dataset_id = c.dataset_id and p.dataid = c.dataid), true))"""
 LOCK_OWN_INPUTS = Statement(
     "The job's own INPUT rows of a data id, locked.",
     f"""select {ROW_COLUMNS} from hg_chunk c
