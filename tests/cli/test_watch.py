@@ -62,3 +62,13 @@ def test_check_shows_why_each_file_is_not_counted(pipeline: Headgate, keys: str,
     (pipeline.folder / "pipeline.toml").write_text(PIPELINE.replace('ready = "whole"', keys))
     done = pipeline("watch", "check", "pipeline.toml", "raw", "--json")
     assert [each["why"] for each in done.json["items"]] == reasons
+
+
+def test_check_knows_what_the_watcher_refuses(pipeline: Headgate) -> None:
+    """A name that cannot be kept, also where it is no part of the data id."""
+    (pipeline.folder / "in/a\n2026.csv").touch()
+    text = PIPELINE.replace('"{x}.csv"\nready = "whole"', '"{x}{d:%Y}.csv"\nid = "{d}"\nfiles = 2\nsettle = 0')
+    (pipeline.folder / "pipeline.toml").write_text(text)
+    why = "has characters that are not printable, or is not in UTF-8"
+    assert pipeline("watch", "check", "pipeline.toml", "raw", "--json").json["items"][1]["why"] == why
+    assert why in pipeline("watch", "run", "pipeline.toml", "raw", "--once").out

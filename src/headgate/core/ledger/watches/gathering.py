@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headgate.core.ledger.watches.model import LONGEST_NAME, FileMark, FileWatch, Parcel, Ready, is_temporary
+from headgate.core.ledger.watches.model import FileMark, FileWatch, Parcel, Ready, is_temporary
 from headgate.core.ledger.watches.names import UnreadableName
 
 #: Number of unusable names that match the pattern and are reported.
@@ -80,14 +80,9 @@ class Gatherer:
 
     def _read(self, name: str) -> tuple[str, str] | str | None:
         try:
-            meaning: tuple[str, str] | str | None = self._watch.chunk_of(name)
+            return self._watch.chunk_of(name)
         except UnreadableName as error:
-            meaning = str(error)
-        if meaning is not None and len(name) > LONGEST_NAME:
-            return f"is longer than {LONGEST_NAME:,} characters"
-        if meaning is not None and not name.isprintable():
-            return "has characters that are not printable, or is not in UTF-8"
-        return meaning
+            return str(error)
 
     def forget_all_but(self, names: Iterable[str]) -> None:
         """Names that no longer exist are forgotten."""

@@ -146,6 +146,7 @@ class FileWatch:
         fields = None if bare is None else file_pattern(self.pattern).read(bare)
         if fields is None:
             return None
+        _check_name(name)
         times = file_pattern(self.pattern).times
         dataid = file_pattern(self.id).write(fields, times)
         _check_id(file_pattern(self.id), dataid)
@@ -245,6 +246,13 @@ def changes_of(known: Sequence[FileMark], parcel: Parcel) -> list[FileMark]:
     """The files of a chunk that are new, or differ from the recorded ones."""
     before = {each.name: each for each in known}
     return [each for each in parcel.files if each.name not in before or each.differs(before[each.name])]
+
+
+def _check_name(name: str) -> None:
+    if len(name) > LONGEST_NAME:
+        raise UnreadableName(f"is longer than {LONGEST_NAME:,} characters")
+    if not name.isprintable():
+        raise UnreadableName("has characters that are not printable, or is not in UTF-8")
 
 
 def _check_id(pattern: FilePattern, dataid: str) -> None:
