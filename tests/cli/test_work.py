@@ -279,6 +279,21 @@ def test_a_resident_worker_is_woken(headgate: Headgate, ledger: Ledger) -> None:
     assert process.wait(30) == 143
 
 
+def test_a_resident_worker_says_that_its_file_has_changed(headgate: Headgate, ledger: Ledger) -> None:
+    path = chain(headgate, "touch old-$HEADGATE_DATAID", count=1)
+    process = headgate.start("work", "clean", "--forever")
+    until((headgate.folder / "old-1").exists, "the first chunk")
+    path.write_text(path.read_text().replace("old-", "newer-"))
+    assert process.stderr is not None
+    while b"has changed" not in (line := process.stderr.readline()):
+        assert line
+    assert b"pipeline.toml has changed; this run continues with the commands" in line
+    ledger.publish("raw", "2")
+    until((headgate.folder / "old-2").exists, "the second chunk")
+    process.terminate()
+    assert process.wait(30) == 143
+
+
 def test_chunks_that_another_worker_drops_are_taken_over(headgate: Headgate, ledger: Ledger) -> None:
     """It waits for the claim of another, and then for its lease."""
     chain(headgate, count=2)

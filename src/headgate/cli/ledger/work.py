@@ -92,7 +92,7 @@ def work(
 def _work_through(console: Console, path: Path, file: WorkFile, until: Until, *, until_eof: bool, **how: Any) -> int:
     from headgate.cli.ledger.job_loop import JobLoop
     from headgate.cli.ledger.lookout import Lookout
-    from headgate.cli.ledger.work_files import check_commands
+    from headgate.cli.ledger.work_files import FileChange, check_commands
     from headgate.cli.ledger.work_progress import WorkProgress
     from headgate.cli.processes.pair import CannotRun
     from headgate.cli.terminal.failures import complain
@@ -108,7 +108,7 @@ def _work_through(console: Console, path: Path, file: WorkFile, until: Until, *,
     leash = os.dup(0) if until_eof else -1
     _read_nothing()
     return JobLoop(
-        console, _loop_jobs(console, file, **how), WorkProgress(console, order), until, lookout, leash
+        console, _loop_jobs(console, file, **how), WorkProgress(console, order, FileChange(path)), until, lookout, leash
     ).work()
 
 

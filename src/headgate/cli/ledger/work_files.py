@@ -62,6 +62,29 @@ def read_work_file(path: Path, names: Sequence[str]) -> WorkFile:
     )
 
 
+class FileChange:
+    """Notices that the file is another one than at the beginning: a run that stays does not read it again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known = _stamp(path)
+
+    def sentence(self) -> str:
+        """What to know about a change since the last time; empty: there was none."""
+        before, self._known = self._known, _stamp(self._path)
+        if before == self._known:
+            return ""
+        return f"{self._path} has changed; this run continues with the commands that it read at its start"
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def check_commands(file: WorkFile) -> None:
     """Raise CannotRun for the first missing command, before anything is claimed."""
     for command in file.commands:

@@ -22,6 +22,7 @@ from headgate.service.ledger.questions import LEFT_MOST
 
 if TYPE_CHECKING:
     from headgate.cli.ledger.lookout import JobState
+    from headgate.cli.ledger.work_files import FileChange
     from headgate.cli.terminal.console import Console
 
 #: The table is not drawn, and lines are not printed, more often than this.
@@ -96,8 +97,10 @@ class WorkProgress:
     #: The lookout counts for all jobs.
     count_is_due = False
 
-    def __init__(self, console: Console, jobs: Sequence[str]) -> None:
+    def __init__(self, console: Console, jobs: Sequence[str], change: FileChange | None = None) -> None:
+        """`change`: whether the pipeline file is still what it was."""
         self._console = console
+        self._change = change
         now = time.monotonic()
         self._jobs = {name: _JobFigures(now) for name in jobs}
         self._drawn_lines = 0
@@ -162,6 +165,8 @@ class WorkProgress:
     def draw(self) -> None:
         """Draw the table, or print lines, when it is time."""
         now = time.monotonic()
+        if self._change and (text := self._change.sentence()) and not self._console.quiet:
+            self.note(f"headgate: {text}")
         if self._has_table:
             if now >= self._written + DRAWN_SECONDS:
                 self._draw_table()
