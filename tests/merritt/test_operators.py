@@ -91,6 +91,21 @@ def test_an_old_batch_is_warned_about_and_a_failed_one_is_marked(
     assert {row["batch"]: row["level"] for row in rows} == {first: "WARN", second: "FAIL", old: ""}
 
 
+def test_collections_are_summed_up_with_their_worst_level(
+    busy: list[str], url: str, tmp_path: Path, other: OtherSide
+) -> None:
+    content = {"status": "Reporting", "last_modified": "2026-01-01 00:00:00 +0000", "message": ""}
+    other.put(f"/batches/{busy[0]}/status", content)
+    command = Headgate(f"{url}?spelling=mrt-zk", tmp_path)
+    assert command("ingest", "summary", "--by-collection", "--json").json["items"] == [
+        {"profile": "a", "batches": 1, "processing": 0, "failed": 1, "completed": 0, "bytes": 0, "level": "FAIL"},
+        {"profile": "b", "batches": 2, "processing": 2, "failed": 0, "completed": 1, "bytes": GIGABYTES + 8,
+         "level": "WARN"},
+    ]  # fmt: skip
+    shown = [line.split() for line in command("ingest", "summary", "--by-collection").out.splitlines()]
+    assert shown[1:] == [["a", "1", "0", "1", "0", "0", "B", "FAIL"], ["b", "2", "1", "0", "2", "2.3", "GiB", "WARN"]]
+
+
 def test_the_warnings_are_seen_on_a_terminal_of_80_columns(other: OtherSide, url: str, tmp_path: Path) -> None:
     batch = batch_of(other, "merritt_demo_content", "Processing")
     job_of(other, batch, space=1000 * GIGABYTES)

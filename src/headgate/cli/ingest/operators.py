@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,25 +15,34 @@ from headgate.cli.terminal.console import Console
 from headgate.cli.terminal.options import DRY_RUN, REASON, YES, common, tabular
 from headgate.cli.terminal.output import ago, table
 from headgate.core.queue.model import COMPLETED, FAILED, FORCE_FAIL_EVENT
+from headgate.core.queue.summary import CollectionSummary, CollectionTotal, totalled
 from headgate.core.values.sizes import size_in_words
 from headgate.core.values.wire import plain
 
-if TYPE_CHECKING:
-    from headgate.core.queue.summary import CollectionSummary
-
 #: Time after which an unfinished batch needs attention.
 OLD = timedelta(hours=24)
+#: Columns of jobs and bytes.
+COUNTS = ("DONE", "FAILED", "LEFT", "SIZE")
+#: Levels of attention, the worst one first.
+LEVELS = ("FAIL", "WARN", "")
 
 
 @click.command("summary")
+@click.option("--by-collection", is_flag=True, help="One line for each collection, with the sums of its batches.")
 @tabular
-def summary(console: Console) -> None:
+def summary(console: Console, *, by_collection: bool) -> None:
     """List the batches of each collection, with their jobs and bytes (exactly with --json).
 
-    WARN: the batch has been in its state for more than 24 hours. FAIL: it failed.
+    WARN: the batch has been in its state for more than 24 hours. FAIL: it failed. A collection has the worst level of
+    its batches.
     """
     found = console.ask(lambda gate: gate.queue.summary())
     now = datetime.now(UTC)
+    if by_collection:
+        totals, levels = totalled(found), _levels(found, now)
+        rows = [{**plain(each), "level": levels[each.profile]} for each in totals]
+        console.answer_list(rows, lambda: _totals_text(totals, levels))
+        return
     rows = [{**plain(each), "level": _level(each, now)} for each in found]
     console.answer_list(rows, lambda: _summary_text(found, now))
 
@@ -84,8 +93,8 @@ COMMANDS = (summary, metrics, explain, force_fail)
 
 def _level(found: CollectionSummary, now: datetime) -> str:
     if found.state == FAILED:
-        return "FAIL"
-    return "WARN" if found.state != COMPLETED and now - found.since > OLD else ""
+        return LEVELS[0]
+    return LEVELS[1] if found.state != COMPLETED and now - found.since > OLD else LEVELS[2]
 
 
 def _summary_text(found: Sequence[CollectionSummary], now: datetime) -> str:
@@ -94,5 +103,23 @@ def _summary_text(found: Sequence[CollectionSummary], now: datetime) -> str:
          size_in_words(each.bytes), ago(each.since), _level(each, now))
         for each in found
     ]  # fmt: skip
-    head = ("PROFILE", "BATCH", "STATE", "DONE", "FAILED", "LEFT", "SIZE", "SINCE", "LEVEL")
+    head = ("PROFILE", "BATCH", "STATE", *COUNTS, "SINCE", "LEVEL")
+    return table(head, rows) if rows else "there are no batches"
+
+
+def _levels(found: Sequence[CollectionSummary], now: datetime) -> dict[str, str]:
+    """The worst level of each collection's batches."""
+    levels: dict[str, str] = {}
+    for each in found:
+        levels[each.profile] = min(levels.get(each.profile, LEVELS[-1]), _level(each, now), key=LEVELS.index)
+    return levels
+
+
+def _totals_text(found: Sequence[CollectionTotal], levels: Mapping[str, str]) -> str:
+    rows = [
+        (each.profile, f"{each.batches:,}", f"{each.completed:,}", f"{each.failed:,}", f"{each.processing:,}",
+         size_in_words(each.bytes), levels[each.profile])
+        for each in found
+    ]  # fmt: skip
+    head = ("PROFILE", "BATCHES", *COUNTS, "LEVEL")
     return table(head, rows) if rows else "there are no batches"

@@ -28,6 +28,32 @@ class CollectionSummary:
     bytes: int  #: Bytes of its jobs, as far as they are known.
 
 
+@dataclass(frozen=True, slots=True)
+class CollectionTotal:
+    """The sums of a collection's batches."""
+
+    profile: str  #: The ingest profile.
+    batches: int  #: How many there are.
+    processing: int  #: Jobs that have not ended.
+    failed: int  #: Jobs that failed.
+    completed: int  #: Jobs that are done.
+    bytes: int  #: Bytes of all these jobs, as far as they are known.
+
+
+def totalled(found: Sequence[CollectionSummary]) -> list[CollectionTotal]:
+    """The sums of each collection, by its name."""
+    by_profile: dict[str, list[CollectionSummary]] = {}
+    for each in found:
+        by_profile.setdefault(each.profile, []).append(each)
+    return [
+        CollectionTotal(
+            profile, len(some), sum(each.processing for each in some), sum(each.failed for each in some),
+            sum(each.completed for each in some), sum(each.bytes for each in some),
+        )
+        for profile, some in sorted(by_profile.items())
+    ]  # fmt: skip
+
+
 def summarized(batches: Sequence[Batch], jobs: Sequence[IngestJob]) -> list[CollectionSummary]:
     """Each batch with its jobs, by collection and id."""
     counts = Counter((job.batch, folder_of(job.state)) for job in jobs)
