@@ -184,7 +184,7 @@ def test_storing_stops_when_it_is_asked(shelf: Shelf) -> None:
     ("name", "content", "codes"),
     [
         ("v1:a.txt", b"onf", {"E092", "E093"}),
-        ("v1:a.txt", None, {"E092"}),
+        ("v1:a.txt", None, {"E092", "E093"}),
         ("inventory.json", b"[]", {"E033"}),
         ("inventory.json", None, {"E063"}),
         ("v1/inventory.json", b"[]", {"E033"}),
