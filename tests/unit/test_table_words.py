@@ -68,7 +68,6 @@ ALLOWED = {
     # How a child of a loop ended.
     "cli/ledger/job_loop.py": {"broken"},
     # Columns and tables of pages and of the terminal.
-    "cli/ledger/grid.py": {"other"},
     "cli/ledger/work_progress.py": {"DONE", "RUNNING", "failed"},
     "cli/ingest/items.py": {"DONE"},
     "cli/ingest/operators.py": {"DONE"},
