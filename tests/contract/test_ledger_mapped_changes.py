@@ -224,3 +224,20 @@ def test_a_job_that_makes_nothing_and_has_nothing_to_read_is_explained(gate: Gat
     assert ledger.plan("count").next == ()
     with pytest.raises(ClaimRefused, match="it has no data ids yet"):
         ledger.claim("count", "x")
+
+
+@ALL
+def test_an_input_that_a_job_no_longer_reads_starts_no_counts_again(gate: Gate) -> None:
+    ledger = gate.ledger
+    for name in ("lanes", "flags", "samples"):
+        ledger.define_dataset(name)
+    by_sample = {"lanes": BY_SAMPLE | {"need": "any"}}
+    ledger.define_job("merge", inputs=["lanes", "flags"], outputs=["samples"], maps=by_sample)
+    ledger.publish("lanes", "s1.1")
+    ledger.publish("flags", "s1")
+    ledger.fail(claimed(ledger, "merge"), "no")
+    ledger.set_status("flags", "s1", "external", "OUTPUT", "ERROR", reason=WHY)
+    ledger.publish("flags", "s1")
+    ledger.define_job("merge", inputs=["lanes"], outputs=["samples"], maps=by_sample)
+    assert ledger.status("samples", "merge", "s1", kind="OUTPUT")[0].failures == 1
+    assert next_id(ledger, "merge") == "s1"

@@ -53,8 +53,10 @@ def fold(tx: Transaction, shape: Shape) -> bool:
     rows = tx.all(mapping_sql.READ_ARRIVALS, job=shape.id, limit=STEP)
     if not rows:
         return False
-    names = {number: name for name, number in shape.ids.items()}
-    fold_all(tx, shape, [Arrival(names.get(int(row[1]), ""), str(row[2]), bool(row[3])) for row in rows])
+    names = {0: "", **{number: name for name, number in shape.ids.items()}}
+    # What arrived in an input that the job no longer reads is no matter of it.
+    known = [row for row in rows if int(row[1]) in names]
+    fold_all(tx, shape, [Arrival(names[int(row[1])], str(row[2]), bool(row[3])) for row in known])
     tx.run(mapping_sql.DROP_ARRIVALS, numbers=[int(row[0]) for row in rows])
     return len(rows) == STEP
 
