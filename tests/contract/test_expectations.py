@@ -130,6 +130,19 @@ def test_the_history_says_that_a_chunk_was_ready_in_time_although_it_was_made_ag
     assert late(gate) == ["days/2"]
 
 
+def test_a_list_continues_after_a_chunk_that_has_arrived_meanwhile(gate: Gate) -> None:
+    pipeline(gate, raw=listed("1", "2", "3", "4"))
+    judge(gate)
+    first = gate.expectations.late(limit=2)
+    gate.ledger.publish("raw", "2")
+    judge(gate)
+    assert [each.dataid for each in first] == ["1", "2"]
+    assert [each.dataid for each in gate.expectations.late(after=first[-1].id)] == ["3", "4"]
+    gate.ledger.publish("raw", ["1", "3", "4"])
+    judge(gate)
+    assert gate.expectations.late(after=first[-1].id) == []
+
+
 def test_a_deadline_in_the_future_is_waited_for(gate: Gate) -> None:
     soon = datetime.now(UTC) + timedelta(days=2)
     gate.ledger.define_dataset("raw", expect={"every": "day", "from": f"{soon:%Y-%m-%d}", "grace": "1h"})

@@ -90,7 +90,13 @@ LIST_LATE = Statement(
        where (:dataset = '' or d.name = :dataset) and (l.due > :due or l.due = :due and l.number > :number)
        order by l.due, l.number limit :limit""",
 )
-READ_PLACE = Statement("The position of one of them.", "select due, number from hg_late where number = :number")
+READ_PLACE = Statement(
+    "One of them, or the last before it.",
+    "select due, number from hg_late where number <= :number order by number desc limit 1",
+)
+READ_NEXT_PLACE = Statement(
+    "The first after one of them.", "select due from hg_late where number > :number order by number limit 1"
+)
 COUNT_LATE = Statement(
     "Number of late chunks, by dataset.", "select dataset_id, count(*), min(due) from hg_late group by dataset_id"
 )

@@ -232,9 +232,19 @@ def _standing(tx: Transaction, dataset: int, dataids: Sequence[str]) -> dict[str
 # ---------------------------------------------------------------- questions
 
 
+def _place_of(tx: Transaction, after: int) -> tuple[int, int]:
+    """Where a list continues after a late chunk: if that is late no longer, before its neighbours by number."""
+    before = tx.one(sql.READ_PLACE, number=after)
+    if before is not None and int(before[1]) == after:
+        return int(before[0]), after
+    following = tx.one(sql.READ_NEXT_PLACE, number=after)
+    places = [] if before is None else [(int(before[0]), int(before[1]))]
+    places += [] if following is None else [(int(following[0]), after)]
+    return min(places, default=(0, after))
+
+
 def _late(tx: Transaction, dataset: str, after: int | None, limit: int) -> list[LateChunk]:
-    place = None if after is None else tx.one(sql.READ_PLACE, number=after)
-    due, number = (-(2**62), 0) if place is None else (int(place[0]), int(place[1]))
+    due, number = (-(2**62), 0) if after is None else _place_of(tx, after)
     rows = tx.all(sql.LIST_LATE, dataset=dataset, due=due, number=number, limit=limit)
     standing: dict[tuple[int, str], tuple[str, int]] = {}
     for key, dataids in _by_dataset([(row[0], row[2], row[3]) for row in rows]).items():
