@@ -25,7 +25,7 @@ WORDS |= {*Mode, *STATUS_WORDS.values(), *HOLD_EVENTS, *JOB_EVENTS, REPAIR_EVENT
 #: Words that are something else where they are typed: once in that file, or as often as SEVERAL says.
 ALLOWED = {
     # Names of methods.
-    "calls/deadlines.py": {"forget", "expire", "publish", "resubmit", "reap", "repair", "late", "success"},
+    "calls/deadlines.py": {"forget", "expire", "publish", "resubmit", "reap", "repair", "late", "success", "report"},
     "client/queue.py": {"reap", "report", "failed"},
     "http/routes/inventory.py": {"forget"},
     # Arguments, parameters of requests, headers and forms.

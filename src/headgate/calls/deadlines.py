@@ -195,7 +195,13 @@ INVENTORY_CALLS: Mapping[str, Rule] = {
 
 
 EXPECTATION_CALLS: Mapping[str, Rule] = {"judge": bulk, "recover": bulk, "late": listing, "lateness": listing}
-INCIDENT_CALLS: Mapping[str, Rule] = {"list": listing, "due": listing, "notices": listing, "tell": bulk, "prune": bulk}
+INCIDENT_CALLS: Mapping[str, Rule] = {
+    "list": listing,
+    "due": listing,
+    "notices": listing,
+    "report": bulk,
+    "prune": bulk,
+}
 
 
 def answered_in_time(rules: Mapping[str, Rule]) -> Callable[[Kind], Kind]:
