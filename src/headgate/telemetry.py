@@ -29,7 +29,7 @@ def on_store_call(told: Callable[[float], None]) -> None:
     _watching[:] = [told]
 
 
-def tell_store_call(seconds: float) -> None:
+def report_store_call(seconds: float) -> None:
     """Report the duration of a store's transaction, including all its repeats."""
     for told in _watching:
         told(seconds)

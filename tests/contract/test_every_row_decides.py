@@ -130,7 +130,7 @@ def take_lock_row(url: str, usual: Gate, firing: Gate, row: Transition, resource
         before = records(case, row)
         with suppress(AssertionError):  # It is not granted, though it is its turn.
             lock_states.fire(case, row.event)
-        if Also.TELL_HISTORY in row.also:
+        if Also.RECORD_HISTORY in row.also:
             return len(records(case, row)) > len(before)
         return is_waiting(case) if row.event == "wait" else is_free(case)
     finally:
@@ -169,7 +169,7 @@ def take_chunk_row(usual: Gate, firing: Gate, row: Transition) -> bool:
         before, after = take_chunk(usual, row, firing)
     except HeadgateError:
         return False
-    if Also.TELL_HISTORY not in row.also:
+    if Also.RECORD_HISTORY not in row.also:
         return True
     if row.also.has(Also.OPEN_INCIDENT) and not after.incident:
         return False

@@ -80,7 +80,7 @@ def effects(before: Picture, after: Picture) -> Also:
         seen |= Also.CLEAR_INPUTS
     if before.incident is not after.incident:
         seen |= Also.OPEN_INCIDENT if after.incident else Also.CLOSE_INCIDENT
-    return seen | Also.TELL_HISTORY if len(after.told) > len(before.told) else seen
+    return seen | Also.RECORD_HISTORY if len(after.told) > len(before.told) else seen
 
 
 COUNTERS = {
@@ -155,7 +155,7 @@ def test_every_row_leads_where_it_says_and_changes_what_it_says(
         found = "absent" if after.output is None else after.output.status, effects(before, after)
         if (found[0], found[1] | (row.also & hidden(before))) != (target, row.also):
             wrong.append((row.name, *found))
-        if Also.TELL_HISTORY in row.also and after.told[-1] != (row.event, source, target):
+        if Also.RECORD_HISTORY in row.also and after.told[-1] != (row.event, source, target):
             wrong.append((row.name, *after.told[-1]))
         clear(gate, "hg_incident")
         record_property("transition", row_name(CHUNK, row))

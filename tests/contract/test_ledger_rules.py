@@ -115,7 +115,7 @@ def test_a_row_without_an_effect_does_not_have_it(open_with: OpenWith) -> None:
     """Claims are not recorded and count no attempt."""
 
     def quiet(row: Transition) -> Transition:
-        gone = Also.TELL_HISTORY | Also.COUNT_ATTEMPT
+        gone = Also.RECORD_HISTORY | Also.COUNT_ATTEMPT
         return replace(row, also=row.also & ~gone) if row.event == "claim" else row
 
     ledger = open_with(with_rows(quiet))

@@ -277,7 +277,7 @@ def facts(lock: Lock) -> tuple[str, str, str, Mode, int, int]:
 
 
 def test_the_random_walks_cover_every_event_except_crashes() -> None:
-    told = {row.event for row in LOCK.rows if Also.TELL_HISTORY in row.also}
+    told = {row.event for row in LOCK.rows if Also.RECORD_HISTORY in row.also}
     assert told - {"refuse", "expire"} == {
         "grant", "enter", "upgrade", "downgrade", "leave", "hand-over", "release", "break",
     }  # fmt: skip

@@ -267,5 +267,5 @@ def test_the_script_takes_every_row_but_those_of_the_clock(open_with: Callable[[
     store = open_with(LOCK_RULES)
     assert differences(store, LOCK_RULES, "usual") == []
     told = {(each.before, each.event, each.after) for each in history_of(store, limit=10_000)}
-    rows = {(row.source, row.event, row.target) for row in LOCK.rows if Also.TELL_HISTORY in row.also}
+    rows = {(row.source, row.event, row.target) for row in LOCK.rows if Also.RECORD_HISTORY in row.also}
     assert {row for row in rows - told if row[1] != "expire"} == set()

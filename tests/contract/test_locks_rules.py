@@ -161,7 +161,7 @@ def test_a_row_without_an_effect_does_not_have_it(open_with: OpenWith) -> None:
 
     def change(row: Transition) -> Transition:
         if row.event == "grant":
-            return replace(row, also=row.also & ~Also.TELL_HISTORY)
+            return replace(row, also=row.also & ~Also.RECORD_HISTORY)
         return replace(row, also=row.also & ~Also.NEW_TOKEN) if row.event == "upgrade" else row
 
     store = open_with(with_rows(change))

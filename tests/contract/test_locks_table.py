@@ -145,7 +145,7 @@ def test_every_row_of_the_table_is_taken(
         record_property("transition", row_name(LOCK, row))
     entries = history_of(store, limit=10_000)
     taken = {(entry.before, entry.event, entry.after) for entry in entries}
-    telling = {(row.source, row.event, row.target) for row in LOCK.rows if Also.TELL_HISTORY in row.also}
+    telling = {(row.source, row.event, row.target) for row in LOCK.rows if Also.RECORD_HISTORY in row.also}
     assert taken == telling
 
 
@@ -200,7 +200,7 @@ def row_count(row: Transition, old: Lock | None) -> int:
 def check_history(row: Transition, case: Case, before: Everything, after: Everything) -> None:
     known = {entry.id for entry in before.history}
     more = [entry for entry in after.history if entry.id not in known and entry.client != OTHER]
-    if Also.TELL_HISTORY not in row.also:
+    if Also.RECORD_HISTORY not in row.also:
         assert more == []
         return
     (entry,) = more

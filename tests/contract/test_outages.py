@@ -28,7 +28,7 @@ def go_back(gate: Gate, seconds: float) -> None:
 
 
 def heard_of(gate: Gate, seconds_ago: float) -> None:
-    outages(gate).tell_alive()
+    outages(gate).report_alive()
     (row,) = database(gate).read(lambda tx: tx.all(Statement("By hand.", "select {now}")))
     text = "update hg_meta set value = :value where name = 'service_alive'"
     by_hand(gate, text, value=str(int(row[0]) - int(seconds_ago * 1e6)))
@@ -73,7 +73,7 @@ def test_a_service_that_was_not_down_extends_no_lease(gate: Gate) -> None:
     assert outages(gate).bridge() == 0
     lock = gate.locks.acquire("a", "r", "write", lease=LEASE)
     go_back(gate, LEASE + 1)
-    outages(gate).tell_alive()
+    outages(gate).report_alive()
     assert outages(gate).bridge() < LEASE
     with pytest.raises(LockLost):
         gate.locks.check(lock)

@@ -196,7 +196,7 @@ def test_the_death_of_a_consumer_is_what_its_rows_say(open_with: OpenWith) -> No
 def test_a_row_without_an_effect_does_not_have_it(open_with: OpenWith) -> None:
     """Nothing is recorded, no step is marked, and a consumer keeps what it has."""
     without = {
-        "submit": Also.TELL_HISTORY, "create": Also.TELL_HISTORY, "accept": Also.TELL_HISTORY,
+        "submit": Also.RECORD_HISTORY, "create": Also.RECORD_HISTORY, "accept": Also.RECORD_HISTORY,
         "finish": Also.MARK_STEP | Also.DROP_OWNER,
     }  # fmt: skip
     opened = open_with(lambda row: replace(row, also=row.also & ~without.get(row.event, Also.NOTHING)))

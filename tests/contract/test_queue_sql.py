@@ -196,7 +196,7 @@ def test_taking_and_moving_a_job_costs_as_many_calls_in_every_state(
 ) -> None:
     """One transaction each; on SQLite taking looks first, so that a consumer that finds nothing blocks no writer."""
     calls: list[float] = []
-    monkeypatch.setattr("headgate.stores.sql.database.engine.tell_store_call", calls.append)
+    monkeypatch.setattr("headgate.stores.sql.database.engine.report_store_call", calls.append)
     job = job_in(gate.queue, "pending")
     found: dict[str, tuple[int, int]] = {}
     for state in work_states(INGEST_JOB):

@@ -70,5 +70,5 @@ def publish_unheard(channel: Channel, url: str, dataset: str, dataid: str, break
         channel.send("committed", at=now())
         os.kill(os.getpid(), signal.Signals[breaks])
 
-    news.News.tell = fail  # type: ignore[method-assign] # after the commit
+    news.News.announce = fail  # type: ignore[method-assign] # after the commit
     gate.ledger.publish(dataset, dataid)

@@ -127,11 +127,11 @@ def test_failed_attempts_expire_and_a_limited_number_of_addresses_is_remembered(
     tries = SignIns(lambda: now)
     for _ in range(MOST_FAILED):
         tries.check(STRANGER)
-        tries.tell_failure(STRANGER)
+        tries.record_failure(STRANGER)
     with pytest.raises(TooMany):
         tries.check(STRANGER)
     now = WITHIN_SECONDS
     tries.check(STRANGER)
     for number in range(MOST_ADDRESSES + 5):
-        tries.tell_failure(f"2001:db8::{number:x}")
+        tries.record_failure(f"2001:db8::{number:x}")
     assert len(tries._failed) == MOST_ADDRESSES

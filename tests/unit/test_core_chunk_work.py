@@ -97,7 +97,7 @@ def effects(seen: ChunkSnapshot, outcome: ChunkOutcome[Any]) -> Also:
     """What else changed."""
     blank = Row("tidy", "1", "clean", Kind.OUTPUT, "absent")
     before, after = (each.speaker or blank for each in (seen, outcome.snapshot))
-    found = Also.TELL_HISTORY if outcome.records else Also.NOTHING
+    found = Also.RECORD_HISTORY if outcome.records else Also.NOTHING
     if after.status != "absent":
         found |= Also.NEW_TOKEN if after.token < 0 else Also.NOTHING
         found |= {1: Also.COUNT_ATTEMPT, -1: Also.RESTORE_ATTEMPT}.get(after.attempt - before.attempt, Also.NOTHING)
@@ -136,7 +136,7 @@ def test_a_row_leads_where_it_says_and_has_its_effects_and_no_others(row: Transi
     outcome = unit(seen)
     target = "lunch" if row.target == "other" else row.target
     assert (outcome.snapshot.status, effects(seen, outcome)) == (target, row.also)
-    assert [each.event for each in outcome.records] == [row.event] * (Also.TELL_HISTORY in row.also)
+    assert [each.event for each in outcome.records] == [row.event] * (Also.RECORD_HISTORY in row.also)
 
 
 @ROWS

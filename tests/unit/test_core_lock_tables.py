@@ -87,7 +87,7 @@ def test_a_row_has_exactly_its_effects(row: Transition) -> None:
     outcome = unit(seen)
     before, after = seen.resources[R], outcome.resources[R]
     told = [r for r in outcome.changes if isinstance(r, LockRecord)] + [c.record for c in of(outcome, CountRefusal)]  # type: ignore[union-attr]
-    wanted = [(row.source, row.event, row.target)] if Also.TELL_HISTORY in row.also else []
+    wanted = [(row.source, row.event, row.target)] if Also.RECORD_HISTORY in row.also else []
     assert [(each.before, each.event, each.after) for each in told] == wanted
     assert (after.token > before.token) is (Also.NEW_TOKEN in row.also)
     assert bool(of(outcome, JoinQueue)) is (Also.JOIN_QUEUE in row.also)
@@ -124,7 +124,7 @@ def test_another_effect_is_what_happens() -> None:
     quiet = with_row("exclusive", "release", also=Also.FREE_RESOURCE)
     lock = lock_of("ann", token=3)
     assert kinds(lock_work.release(snap(holding(lock), rules=quiet), lock.id, 3)) == ["EndLock"]
-    renumbered = with_row("exclusive", "downgrade", also=Also.NEW_TOKEN | Also.TELL_HISTORY)
+    renumbered = with_row("exclusive", "downgrade", also=Also.NEW_TOKEN | Also.RECORD_HISTORY)
     outcome = lock_work.downgrade(snap(holding(lock, queue=(waiting("b", SHARED),)), rules=renumbered), lock.id, 3)
     assert outcome.result.token == 4
     assert outcome.wakes == (), "the queue is not served unless the row says so"

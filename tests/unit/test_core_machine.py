@@ -43,9 +43,9 @@ def test_a_ring_that_is_not_entered_is_refused() -> None:
 
 def test_states_events_and_ends_are_in_reading_order() -> None:
     machine = table(
-        row("new", "go", "here", also=Also.TELL_HISTORY),
+        row("new", "go", "here", also=Also.RECORD_HISTORY),
         row("here", "stay", "here"),
-        row("here", "leave", "gone", also=Also.TELL_HISTORY),
+        row("here", "leave", "gone", also=Also.RECORD_HISTORY),
     )
     assert machine.states == ("new", "here", "gone")
     assert machine.events == ("go", "stay", "leave")
@@ -91,7 +91,7 @@ def test_each_row_is_a_sentence_and_each_end_an_end(machine: Machine) -> None:
 def test_a_lock_that_frees_its_resource_is_reported() -> None:
     """What a holder loses or gives up is never without a trace."""
     freeing = [each for each in LOCK.rows if Also.FREE_RESOURCE in each.also]
-    assert all(Also.TELL_HISTORY in each.also for each in freeing)
+    assert all(Also.RECORD_HISTORY in each.also for each in freeing)
     assert {each.target for each in freeing} == {"released", "expired", "broken"}
 
 

@@ -148,7 +148,7 @@ def test_a_row_that_is_left_out_is_never_followed(spelling: str, machine: Machin
 
 
 EFFECTS: dict[Also, tuple[str, Callable[[QueueOutcome[Any]], bool]]] = {
-    Also.TELL_HISTORY: ("finish", lambda outcome: find(outcome, QueueRecord) is not None),
+    Also.RECORD_HISTORY: ("finish", lambda outcome: find(outcome, QueueRecord) is not None),
     Also.DROP_OWNER: ("finish", lambda outcome: outcome.result.worker == ""),
     Also.MARK_STEP: ("finish", lambda outcome: outcome.result.last_successful == "downloading"),
     Also.COUNT_RETRY: ("resume", lambda outcome: outcome.result.retry_count == 1),
@@ -372,7 +372,7 @@ def test_a_fast_path_takes_only_rows_whose_effects_it_has() -> None:
     assert row is not None
     assert row.target == "processing"
     assert RULES.fast_row(BATCH.id, "pending", "start") is None
-    for change in ({"also": row.also & ~Also.TELL_HISTORY}, {"needs": "its collection is not held"}):
+    for change in ({"also": row.also & ~Also.RECORD_HISTORY}, {"needs": "its collection is not held"}):
         rows = tuple(replace(each, **change) if each == row else each for each in RULES.job.rows)
         changed = QueueRules(RULES.batch, replace(RULES.job, rows=rows))
         assert changed.fast_row(JOB.id, "downloading", "finish") is None

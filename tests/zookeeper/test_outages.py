@@ -39,7 +39,7 @@ def lock_is_alive(gate: Gate, lock: headgate.Lock) -> bool:
 
 def test_leases_are_extended_by_the_length_of_an_outage(gate: Gate) -> None:
     batch_with_jobs(gate.queue)
-    outages(gate).tell_alive()
+    outages(gate).report_alive()
     lock = gate.locks.acquire("a", "r", "write", lease=LEASE)
     forever = gate.locks.acquire("a", "persistent", "write")
     job = gate.queue.acquire_job("pending", lease=LEASE, outlives=True)
@@ -61,7 +61,7 @@ def test_leases_that_expired_before_the_outage_stay_expired(gate: Gate) -> None:
     job = gate.queue.acquire_job("pending", lease=LEASE, outlives=True)
     assert job
     until(lambda: not lock_is_alive(gate, lock) and not item_is_alive(gate, job), "the leases to run out")
-    outages(gate).tell_alive()
+    outages(gate).report_alive()
     time.sleep(0.05)  # An outage, however short.
     assert 0 < outages(gate).bridge() < LEASE
     assert not lock_is_alive(gate, lock)

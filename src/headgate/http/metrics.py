@@ -118,7 +118,7 @@ class Metrics:
         self._following = threading.Lock()
         telemetry.on_store_call(made["headgate_store_seconds"].observe)
 
-    def tell_request(self, method: str, route: str, status: int, seconds: float | None) -> None:
+    def count_request(self, method: str, route: str, status: int, seconds: float | None) -> None:
         """A request was answered, after this long; None: it waited."""
         known = method if method in METHODS else "other"  # Callers may send any word: each would be kept forever.
         self._requests(known, route, status).inc()

@@ -41,10 +41,10 @@ class JoinedOutages:
     def __init__(self, parts: Sequence[Outages]) -> None:
         self._parts = parts
 
-    def tell_alive(self) -> None:
+    def report_alive(self) -> None:
         """A service lives."""
         for part in self._parts:
-            part.tell_alive()
+            part.report_alive()
 
     def bridge(self) -> float:
         """Extend leases by the time without a service. Returns the longest, in seconds."""

@@ -33,7 +33,7 @@ class Upkeep:
         if tickets:
             self._store.locks.keep_places(tickets)
         if self._store.outages is not None:
-            self._store.outages.tell_alive()
+            self._store.outages.report_alive()
 
     def history_overdue(self) -> timedelta:
         """Return how overdue the removal of the oldest history entry is; not positive: none is overdue."""

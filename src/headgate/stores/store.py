@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # Imported by the parts of a store that are used: the command
 class Outages(Protocol):
     """The times without a service, as recorded in a store."""
 
-    def tell_alive(self) -> None:
+    def report_alive(self) -> None:
         """Record that a service is running."""
 
     def bridge(self) -> float:

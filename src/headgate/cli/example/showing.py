@@ -88,7 +88,7 @@ class Shown:
         example.finish()
         if stop.is_set():
             return
-        self._tell(summarize(gate, self._folder, example, once=self._once))
+        self._print(summarize(gate, self._folder, example, once=self._once))
         look = self._folder.command("status")
         self._session.say(f"to look around: {look}; in place of status: data grid, ingest jobs, history")
         if self._once:
@@ -97,6 +97,6 @@ class Shown:
         self._session.say("the example runs until you press Ctrl-C")
         example.go_on()
 
-    def _tell(self, found: Summary) -> None:
+    def _print(self, found: Summary) -> None:
         self.code = NOT_WELL if found.problems else 0
         self._session.answer({**found.document, "well": not found.problems}, lambda: f"{found.text}\n{found.verdict}")

@@ -60,7 +60,7 @@ class LoopProgress:
         if end.code:  # It may be retried or not.
             self._counted = -math.inf
         if not self._console.quiet:
-            self._tell(end.code)
+            self._print(end.code)
 
     def states(self, states: Sequence[JobState]) -> None:
         """Others process chunks too: the remaining ones were counted."""
@@ -80,7 +80,7 @@ class LoopProgress:
     def close(self) -> None:
         """Nothing is left to print."""
 
-    def _tell(self, code: int) -> None:
+    def _print(self, code: int) -> None:
         rate = (self.done + self.failed) / max(time.monotonic() - self._begun, 0.001)
         left = None if self._left is None else max(self._left - (self.done - self._done_then), 0)
         if sys.stderr.isatty():

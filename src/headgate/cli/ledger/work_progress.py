@@ -171,14 +171,14 @@ class WorkProgress:
             if now >= self._written + DRAWN_SECONDS:
                 self._draw_table()
         elif self._changed and now >= self._written + TOLD_SECONDS:
-            self._tell()
+            self._print()
 
     def close(self) -> None:
         """The last figures."""
         if self._has_table:
             self._draw_table(whole=True)
         else:
-            self._tell()
+            self._print()
         if self._console.as_json:
             self._event(event="end", jobs={name: _figures(each) for name, each in self._jobs.items()})
         self._say_what_is_left()
@@ -198,7 +198,7 @@ class WorkProgress:
         """Draw it as far as it fits: what has left the screen cannot be erased. The last one is `whole`."""
         self._written = time.monotonic()
         width, height = _screen()
-        names = list(self._jobs) if whole else most_telling(self._jobs, height - ROWS_BESIDE)
+        names = list(self._jobs) if whole else most_important(self._jobs, height - ROWS_BESIDE)
         lines = aligned([HEADINGS, *(_row(name, self._jobs[name]) for name in names)]).splitlines()
         if others := len(self._jobs) - len(names):
             lines.append(f"and {plural(others, 'other job')}")
@@ -212,7 +212,7 @@ class WorkProgress:
             talk(UP.format(self._drawn_lines) + ERASE)
             self._drawn_lines = 0
 
-    def _tell(self) -> None:
+    def _print(self) -> None:
         if not self._changed:
             return
         self._changed, self._written = False, time.monotonic()
@@ -225,7 +225,7 @@ class WorkProgress:
         sys.stdout.flush()
 
 
-def most_telling(jobs: Mapping[str, _JobFigures], most: int) -> list[str]:
+def most_important(jobs: Mapping[str, _JobFigures], most: int) -> list[str]:
     """The names of at most so many jobs, in their order: those that run first, then those with something left."""
     ranks = {name: (not each.running, not each.still_left, not each.failed) for name, each in jobs.items()}
     chosen = set(sorted(jobs, key=lambda name: ranks[name])[: max(most, 1)])

@@ -35,11 +35,11 @@ class Guardian:
 
     def kill_at(self, group: int, moment: float = math.inf) -> None:
         """Kill the group at this time unless a later call changes it, and at once when this process dies."""
-        self._tell(group, moment)
+        self._send(group, moment)
 
     def forget(self, group: int) -> None:
         """Stop watching a group that has ended: its number may be reused."""
-        self._tell(group, -1.0)
+        self._send(group, -1.0)
 
     def end(self) -> None:
         """End the guardian."""
@@ -47,7 +47,7 @@ class Guardian:
         os.waitpid(self._process, 0)
         os.close(self._orders)
 
-    def _tell(self, group: int, moment: float) -> None:
+    def _send(self, group: int, moment: float) -> None:
         with suppress(BrokenPipeError):
             os.write(self._orders, ORDER.pack(group, moment))  # Short enough to be written atomically, by any thread.
 

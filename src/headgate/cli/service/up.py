@@ -91,7 +91,7 @@ def _run(
         with _answering(console, gate, listen, tls, orders) as server, announced(gate, server.url) as renewal:
             # Created only when it can be printed: otherwise a failed start would leave a token that nobody knows.
             first = _first_token(gate) if is_first or shown is not None else None
-            _tell(console, server.url, first, gate)
+            _print(console, server.url, first, gate)
             if once:
                 _finish(gate, wanted, interval)
             elif shown is None:
@@ -166,7 +166,7 @@ def _tls(cert: str | None, key: str | None) -> tuple[str, str] | None:
     return None if cert is None or key is None else (cert, key)
 
 
-def _tell(console: Console, url: str, first: NewToken | None, gate: Gate) -> None:
+def _print(console: Console, url: str, first: NewToken | None, gate: Gate) -> None:
     """Print the address. The token itself is not printed, because journals keep the output."""
     if first is None:
         console.answer({"url": url}, lambda: f"headgate is running at {url}")

@@ -76,7 +76,7 @@ def init(console: Console, where: str | None) -> None:
         private.make_root(place.folder, None)
     settings = load({"url": place.url, "coordination_url": console.coordination_url}, folder=place.folder)
     created = create_stores(settings)
-    _tell(console, place, _exports(settings), created=created, written=_write_settings(place))
+    _print(console, place, _exports(settings), created=created, written=_write_settings(place))
 
 
 def prepare_store(console: Console) -> None:
@@ -160,7 +160,7 @@ def _exports(settings: Settings) -> str:
     return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
 
 
-def _tell(console: Console, place: StoreLocation, elsewhere: str, *, created: bool, written: bool) -> None:
+def _print(console: Console, place: StoreLocation, elsewhere: str, *, created: bool, written: bool) -> None:
     url = mask(place.url)
     document = {"store": url, "created": created, "settings_file": str(place.file) if written else None}
     console.answer(document, lambda: f"created a store: {url}" if created else f"the store exists already: {url}")

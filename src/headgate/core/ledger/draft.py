@@ -240,7 +240,7 @@ class ChunkDraft:
 
     def record(self, row: Transition, who: str, token: int, before: str, after: str, reason: str) -> None:
         """A history entry, and an incident that opens or closes, if the table asks for them."""
-        if row.also.has(Also.TELL_HISTORY):
+        if row.also.has(Also.RECORD_HISTORY):
             why = self.chunk.actor.reason(reason)[:MESSAGE_LENGTH]
             self._records.append(ChunkRecord(row.event, who, token, before, after, why))
         if row.also.has(Also.OPEN_INCIDENT):

@@ -162,7 +162,7 @@ class ChunkRules:
 
     def _plain(self, state: str, event: str, target: str, by: By, also: Also) -> Transition | None:
         row = self.find(state, event)
-        built_in = (target, by, also | Also.TELL_HISTORY)
+        built_in = (target, by, also | Also.RECORD_HISTORY)
         return row if row and (row.target, row.by, row.also) == built_in else None
 
 

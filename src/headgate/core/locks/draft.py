@@ -158,7 +158,7 @@ class LockDraft:
             )  # fmt: skip
             if row.also.has(Also.COUNT_REFUSAL):
                 self._changes.append(CountRefusal(record))
-            elif row.also.has(Also.TELL_HISTORY):
+            elif row.also.has(Also.RECORD_HISTORY):
                 self._changes.append(record)
         if row.also.has(Also.LEAVE_QUEUE):
             self.leave_queue(request)
@@ -317,7 +317,7 @@ class LockDraft:
     def _effects(self, each: _Resource, row: Transition, lock: Lock, reason: str, by: str | None = None) -> None:
         """The other effects of a row: serving the queue, and a history entry. `by`: someone other than the caller."""
         each.roomy = each.roomy or row.also.has(_MAKES_ROOM)
-        if row.also.has(Also.TELL_HISTORY):
+        if row.also.has(Also.RECORD_HISTORY):
             actor = self.snapshot.actor
             who, why = (actor.principal, actor.reason(reason)) if by is None else (by, reason)
             self._changes.append(

@@ -55,8 +55,8 @@ class LockRules:
         """The rows that fast paths execute."""
         modes = {mode: mode.value for mode in Mode}
         from_new = dict.fromkeys(Mode, self.machine.start)
-        end = Also.FREE_RESOURCE | Also.TELL_HISTORY
-        grant = Also.NEW_TOKEN | Also.TELL_HISTORY
+        end = Also.FREE_RESOURCE | Also.RECORD_HISTORY
+        grant = Also.NEW_TOKEN | Also.RECORD_HISTORY
         return FastLockRows(
             self._plain(from_new, "grant", By.CLIENT, grant, modes),
             self._plain(dict.fromkeys(Mode, "waiting"), "grant", By.CLIENT, grant | Also.LEAVE_QUEUE, modes),

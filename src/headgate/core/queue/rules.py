@@ -297,7 +297,7 @@ class QueueRules:
 
 
 #: The effects that every fast path implements, and that of a successful step.
-_FAST_EFFECTS = Also.DROP_OWNER | Also.TELL_HISTORY | Also.MARK_STEP
+_FAST_EFFECTS = Also.DROP_OWNER | Also.RECORD_HISTORY | Also.MARK_STEP
 #: The standard tables, by the spelling of the tree in which the queue is kept. Databases use the first one.
 DESIGN, MERRITT = "design", "mrt-zk"
 QUEUE_RULES: Mapping[str, QueueRules] = {DESIGN: QueueRules(), MERRITT: QueueRules(MERRITT_BATCH, MERRITT_INGEST_JOB)}

@@ -325,7 +325,7 @@ def _entry(
 
 
 def _told(row: Transition, entry: QueueRecord) -> tuple[QueueRecord, ...]:
-    return (entry,) if row.also.has(Also.TELL_HISTORY) else ()
+    return (entry,) if row.also.has(Also.RECORD_HISTORY) else ()
 
 
 def _found(snapshot: QueueSnapshot, item_id: str) -> Item:

@@ -34,7 +34,7 @@ class Also(Flag):
     SERVE_QUEUE = auto()
     COUNT_REFUSAL = auto()
     COUNT_HOLD = auto()
-    TELL_HISTORY = auto()
+    RECORD_HISTORY = auto()
     COUNT_ATTEMPT = auto()
     COUNT_FAILURE = auto()
     COUNT_CRASH = auto()
@@ -134,7 +134,7 @@ class Machine:
     @property
     def told(self) -> tuple[str, ...]:
         """The events that the history may hold."""
-        return tuple(dict.fromkeys(row.event for row in self.rows if Also.TELL_HISTORY in row.also))
+        return tuple(dict.fromkeys(row.event for row in self.rows if Also.RECORD_HISTORY in row.also))
 
     def allowed(self, state: str) -> tuple[str, ...]:
         """The events that a caller may fire in a state; those that the store fires automatically are not included."""

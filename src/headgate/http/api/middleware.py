@@ -63,7 +63,7 @@ class Around:
             await broken(scope, receive, send_on)
         finally:
             self._service.bodies.free(scope)
-            self._tell(scope, request_id, status, steady() - began)
+            self._log(scope, request_id, status, steady() - began)
 
     def _transport(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """HSTS, if the request came over TLS. Browsers apply it to every port, so it is not sent on localhost."""
@@ -71,9 +71,9 @@ class Around:
             return []
         return self._hsts
 
-    def _tell(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
+    def _log(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         route, waits = getattr(scope.get("route"), "path", "none"), scope.get("headgate.waits")
-        self._service.metrics.tell_request(scope["method"], route, status, None if waits else seconds)
+        self._service.metrics.count_request(scope["method"], route, status, None if waits else seconds)
         event(
             "http.request",
             request=request_id, method=scope["method"], route=route, path=scope["path"], status=status,

@@ -46,7 +46,7 @@ async def sign_in(request: Request, service: TheService) -> Response:
         begin = service.gate.sessions.redeem if is_code(given) else service.gate.sessions.sign_in
         begun = await run_in_threadpool(begin, given)
     except NotAllowed as error:
-        service.sign_ins.tell_failure(address)
+        service.sign_ins.record_failure(address)
         return await run_in_threadpool(_sign_in_page, request, wanted, str(error))
     answer = RedirectResponse(wanted, 303)
     await run_in_threadpool(service.gate.sessions.end, sessions.id_of(request))

@@ -33,7 +33,7 @@ class SignIns:
             seconds = math.ceil(failed[0] + WITHIN_SECONDS - self._clock())
             raise TooMany("too many failed attempts to sign in; try again in a moment", max(seconds, 1))
 
-    def tell_failure(self, address: str) -> None:
+    def record_failure(self, address: str) -> None:
         """Record a failed attempt."""
         if is_here(address):
             return

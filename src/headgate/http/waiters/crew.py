@@ -89,14 +89,14 @@ class Crew:
                 self._done.append((future, context.run(_call, call, arguments, asked), None))
             except BaseException as error:  # noqa: BLE001 - raised where it is waited for
                 self._done.append((future, None, error))
-            if not self._may_wait(steady() - began) and not self._tell(loop):
+            if not self._may_wait(steady() - began) and not self._return_results(loop):
                 return
 
     def _may_wait(self, seconds: float) -> bool:
         """Whether a result waits for the next one, which arrives immediately; slow calls do not delay results."""
         return self.threads == 1 and seconds < NO_TIME_SECONDS and not self._waiting.empty()
 
-    def _tell(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def _return_results(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether the loop is about to collect results."""
         if not self._told:
             self._told = True

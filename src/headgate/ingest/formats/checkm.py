@@ -115,7 +115,7 @@ class Sheet:
         self.count = 0
         self._headers = False
         self._ended = False
-        self._told_of_more = False
+        self._reported_more = False
 
     def rows(self) -> Iterator[CheckmRow]:
         """Each row, in order. Errors are added to the problems; those about the whole manifest are found at the end."""
@@ -156,9 +156,9 @@ class Sheet:
             self._problems.add(0, "it has no entries")
 
     def _after_the_end(self, number: int) -> None:
-        if not self._told_of_more:
+        if not self._reported_more:
             self._problems.add(number, f"the end marker ({_END}) must be the last line, but more lines follow")
-        self._told_of_more = True
+        self._reported_more = True
 
     def _header(self, number: int, line: str) -> None:
         if self.count:

@@ -101,7 +101,7 @@ def check_data(name: str, data: bytes, digests: Mapping[str, str]) -> None:
         raise BadPayload(name, problem)
 
 
-def write_anew(folder: Path, files: Mapping[str, bytes]) -> None:
+def write_again(folder: Path, files: Mapping[str, bytes]) -> None:
     """Files of ours below a folder. They need not be durable: after an interruption they are written again."""
     make_folder(folder)
     with _writing(folder):

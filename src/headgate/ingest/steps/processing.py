@@ -16,7 +16,7 @@ from headgate.ingest.formats.hashing import data_digests
 from headgate.ingest.formats.manifest import FoundFile
 from headgate.ingest.profiles.profile import Profile
 from headgate.ingest.steps.object_name import name_object
-from headgate.ingest.steps.payload import JobFolder, folder_of, gather, payload_name, save, write_anew
+from headgate.ingest.steps.payload import JobFolder, folder_of, gather, payload_name, save, write_again
 from headgate.ingest.steps.payload_files import job_downloading
 from headgate.ingest.steps.prepared import notes_for_services, prepared_elsewhere, stores_later
 from headgate.ingest.steps.storing import store_version, stored_description, write_storage_manifest
@@ -194,7 +194,7 @@ def _write_system_files(
         for name, content in files.items():
             save(folder.system / name, content)
     else:
-        write_anew(folder.system, files)
+        write_again(folder.system, files)
     return {
         name: NewFile(folder.system / name, len(content), data_digests(content, (DEFAULT,)))
         for name, content in files.items()

@@ -91,7 +91,7 @@ class OcflStorage:
         self, object_id: str, change: ObjectChange, note: Note, stop: Stop | None, progress: Progress | None
     ) -> Version:
         home = self._home(object_id)
-        self._mend(home, object_id)
+        self._repair_inventory(home, object_id)
         inventory = self._load(home, object_id)
         number = earlier_version(inventory, change, note)
         if number is None:
@@ -253,7 +253,7 @@ class OcflStorage:
             if folder == self._root:
                 return
 
-    def _mend(self, home: Path, object_id: str) -> None:
+    def _repair_inventory(self, home: Path, object_id: str) -> None:
         """Set an object's inventory to that of its newest version, if a writer died before it could."""
         if not home.exists():
             return
@@ -300,7 +300,7 @@ class OcflStorage:
         if object_id:
             home = self._home(object_id)
             try:
-                self._mend(home, object_id)
+                self._repair_inventory(home, object_id)
             except BadPayload:
                 # `verify` reports a damaged object, and operators repair it; the others are not affected.
                 return

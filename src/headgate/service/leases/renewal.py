@@ -83,7 +83,7 @@ class KeptAlive(ABC):
             threading.Thread(target=self._watch_deadline, name="headgate-deadline", daemon=True).start()
             threading.Thread(target=self._renew_on, name="headgate-renewal", args=(self._lease,), daemon=True).start()
         except RuntimeError as error:  # Too many threads. If both threads find it, they report the same.
-            self._tell("renewal_failed", str(error))
+            self._log("renewal_failed", str(error))
             later(steady() + RETRY_SECONDS, self._begin)
 
     def stop(self) -> None:
@@ -105,7 +105,7 @@ class KeptAlive(ABC):
         """Return the error that reports the loss."""
 
     @abstractmethod
-    def _tell(self, name: str, why: str) -> None:
+    def _log(self, name: str, why: str) -> None:
         """Log an event."""
 
     def _renew_on(self, lease: float) -> None:
@@ -125,12 +125,12 @@ class KeptAlive(ABC):
             if not self._done.is_set():
                 self._declare_lost(getattr(error, "why", str(error)))
         except (Unavailable, StoreMisconfigured) as error:
-            self._tell("renewal_failed", str(error))
+            self._log("renewal_failed", str(error))
             return min(RETRY_SECONDS, lease / 10)
         except HeadgateError as error:
             self._declare_lost(str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, renewing goes on while the lease does
-            self._tell("renewal_failed", repr(error))
+            self._log("renewal_failed", repr(error))
             return min(RETRY_SECONDS, lease / 10)
         return _pause(lease)
 
@@ -161,7 +161,7 @@ class KeptAlive(ABC):
                 return
             self._lost = self.loss(why)
             self._changed.notify_all()
-        self._tell("lost", why)
+        self._log("lost", why)
         if self._on_lost:
             self._on_lost(self._lost)
 
@@ -249,7 +249,7 @@ class LockHold(KeptAlive):
         """Return the error that reports the loss."""
         return LockLost(self.lock.id, self.lock.token, why)
 
-    def _tell(self, name: str, why: str) -> None:
+    def _log(self, name: str, why: str) -> None:
         event(f"lock.{name}", lock=self.lock.id, resource=self.lock.resource, client=self.lock.client, why=why)
 
 
@@ -282,7 +282,7 @@ class ClaimHold(KeptAlive):
         """Return the error that reports the loss."""
         return ClaimLost(self.claim.job, self.claim.dataid, self.claim.token, why)
 
-    def _tell(self, name: str, why: str) -> None:
+    def _log(self, name: str, why: str) -> None:
         event(f"claim.{name}", job=self.claim.job, dataid=self.claim.dataid, token=self.claim.token, why=why)
 
 
@@ -320,7 +320,7 @@ class ItemHold(KeptAlive):
         """Return the error that reports the loss."""
         return ItemLost(self.item.id, self.item.token, why)
 
-    def _tell(self, name: str, why: str) -> None:
+    def _log(self, name: str, why: str) -> None:
         event(f"queue.{name}", item=self.item.id, state=self.item.state, token=self.item.token, why=why)
 
 

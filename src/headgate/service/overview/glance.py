@@ -76,7 +76,7 @@ def overview(
         now=now,
         waiting=locks.waiters(),
         failed=() if ledger is None else ledger.failures(MOST_NAMED),
-        stopped=() if ledger is None else _told_once(ledger.status(status=HOLD, limit=MOST_NAMED)),
+        stopped=() if ledger is None else _counted_once(ledger.status(status=HOLD, limit=MOST_NAMED)),
         paused=() if ledger is None else [job for job in ledger.jobs() if job.paused],
         failed_batches=queue.batches(FAILED, limit=MOST_NAMED),
         holds=queue.holds(),
@@ -85,7 +85,7 @@ def overview(
     )
 
 
-def _told_once(rows: Sequence[Row]) -> Sequence[Row]:
+def _counted_once(rows: Sequence[Row]) -> Sequence[Row]:
     """One row for each chunk of a job."""
     found: dict[tuple[str, str], Row] = {}
     for row in rows:

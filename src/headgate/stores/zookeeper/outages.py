@@ -33,7 +33,7 @@ class ZookeeperOutages:
         self._questions = questions
         self._queue = queue
 
-    def tell_alive(self) -> None:
+    def report_alive(self) -> None:
         """Record that a service is alive."""
         self._sessions.base.ask(make(self._path), write(self._path, b""))
 
@@ -45,7 +45,7 @@ class ZookeeperOutages:
             for portion in windows(list(self._locks())):
                 self._move_on(portion, outage)
             self._queue().move_on(outage)
-        self.tell_alive()
+        self.report_alive()
         return outage
 
     def _locks(self) -> Iterator[tuple[str, float]]:

@@ -22,7 +22,7 @@ from headgate.stores.sql.database.pool import NoConnection, Pool
 from headgate.stores.sql.database.request_keys import keep_key
 from headgate.stores.sql.database.sql_text import Row, Statement
 from headgate.stores.sql.database.transaction import Duplicate, Transaction, with_actor
-from headgate.telemetry import tell_store_call
+from headgate.telemetry import report_store_call
 
 T = TypeVar("T")
 
@@ -247,7 +247,7 @@ class Database:
         try:
             return self._try_on(work, sent, deadline or self._deadline(), once=once)
         finally:
-            tell_store_call(time.perf_counter() - began)
+            report_store_call(time.perf_counter() - began)
 
     def _try_on(
         self, work: Callable[[DriverConnection, bool, _Sent], T], sent: _Sent, deadline: Deadline, *, once: bool

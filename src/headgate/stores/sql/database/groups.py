@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from headgate.calls.deadlines import Deadline
 from headgate.core.errors import StoreUnavailable
 from headgate.stores.sql.database.dialect import Dialect, Trouble
-from headgate.telemetry import tell_store_call
+from headgate.telemetry import report_store_call
 
 if TYPE_CHECKING:
     from headgate.stores.sql.database.transaction import Transaction
@@ -89,7 +89,7 @@ class QueuedWrite(Generic[T]):
         """Wait for `tell`. Returns False after that many seconds."""
         return self._signal is None or self._signal.acquire(timeout=seconds)
 
-    def tell(self, error: BaseException | None = None) -> None:
+    def finish(self, error: BaseException | None = None) -> None:
         """Let its thread continue: it leads now, or has its result."""
         self._error = error or self._error
         if self._signal is not None:
@@ -151,7 +151,7 @@ class Groups:
         if call.leads and not call.deadline.busy_left:
             self._withdraw(call, patience)
         if not call.leads:  # The leader's transaction reports itself.
-            tell_store_call(time.perf_counter() - began)
+            report_store_call(time.perf_counter() - began)
 
     def _withdraw(self, call: QueuedWrite[Any], patience: float) -> None:
         """StoreUnavailable, unless a leader is running it now."""
@@ -172,7 +172,7 @@ class Groups:
             self._has_leader = bool(self._queue)
             if self._queue:
                 self._queue[0].leads = True
-                self._queue[0].tell()
+                self._queue[0].finish()
 
     # ---------------------------------------------------------------- leading
 
@@ -187,7 +187,7 @@ class Groups:
             else:
                 break
         for call in self._group[1:]:
-            call.tell()
+            call.finish()
         self._group = []
 
     def _run(self, leader: QueuedWrite[Any], tx: Transaction) -> None:
@@ -229,7 +229,7 @@ class Groups:
         if moved or not isinstance(error, Exception):  # It may have been committed.
             why = "the thread that wrote for it was interrupted" if cause is None else self._dialect.why(cause)
             for call in others:
-                call.tell(StoreUnavailable(self._dialect.name, why, outcome="unknown"))
+                call.finish(StoreUnavailable(self._dialect.name, why, outcome="unknown"))
             return False
         self._put_back(others, alone=True)
         leader.alone = True

@@ -22,6 +22,6 @@ class Wire(Protocol):
         """Call `heard(number)` for each number on the channel until `stop` is set; 0 when listening begins."""
         ...
 
-    def tell(self, runner: Any, channel: str, numbers: Sequence[int]) -> None:
+    def send(self, runner: Any, channel: str, numbers: Sequence[int]) -> None:
         """Send these numbers to every listening process. No process may be listening."""
         ...

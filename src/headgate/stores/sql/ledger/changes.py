@@ -69,7 +69,7 @@ def apply(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], request_
         _write_row(tx, shape, change, tokens, request_id)
     for record, token in zip(outcome.records, told, strict=True):
         tx.run(
-            sql.TELL, event=record.event, job=shape.id, dataset=shape.told, dataid=dataid, who=record.who,
+            sql.RECORD, event=record.event, job=shape.id, dataset=shape.told, dataid=dataid, who=record.who,
             token=token, before=record.before, after=record.after, reason=record.reason,
         )  # fmt: skip
     _write_reads(tx, shape, dataid, outcome)
@@ -189,7 +189,7 @@ def apply_many(tx: Transaction, shape: Shape, group: ChunkGroup, tokens: ClaimTo
         one: dict[str, object] = {"token": given.pop()} if len(given) == 1 else {}
         columns: Columns = {"dataid": group.dataids, **({} if one else {"token": group.tokens})}
         tx.many(
-            sql.TELL, columns, event=record.event, job=shape.id, dataset=shape.told, who=record.who,
+            sql.RECORD, columns, event=record.event, job=shape.id, dataset=shape.told, who=record.who,
             before=record.before, after=record.after, reason=record.reason, **one,
         )  # fmt: skip
     for dataid in group.dataids:

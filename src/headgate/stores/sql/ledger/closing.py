@@ -18,7 +18,7 @@ def close(tx: Transaction, job: str, dataid: str, reason: str, who: str, *, reop
         return False
     event, before, after = (REOPEN_EVENT, CLOSED, OPEN) if reopen else (CLOSE_EVENT, OPEN, CLOSED)
     tx.run(
-        sql.TELL, event=event, job=shape.id, dataset=shape.told, dataid=dataid, who=who, token=0, before=before,
+        sql.RECORD, event=event, job=shape.id, dataset=shape.told, dataid=dataid, who=who, token=0, before=before,
         after=after, reason=reason,
     )  # fmt: skip
     # find_next re-evaluates the data id.

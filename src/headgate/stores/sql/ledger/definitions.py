@@ -188,7 +188,7 @@ def pause(tx: Transaction, name: str, paused: str, who: str) -> Job:
     tx.run(sql.PAUSE_JOB, id=shape.id, paused=paused)
     event, before, after = ("pause", "active", "paused") if paused else ("unpause", "paused", "active")
     tx.run(
-        sql.TELL_JOB, event=event, job=shape.id, who=who, before=before, after=after, reason=paused,
+        sql.RECORD_JOB, event=event, job=shape.id, who=who, before=before, after=after, reason=paused,
     )  # fmt: skip
     stamp_definitions(tx)
     return shape_of(tx, name, share=False).job
@@ -205,7 +205,7 @@ def note_commands(tx: Transaction, name: str, digest: str, who: str) -> bool:
         return False
     tx.run(sql.NOTE_COMMANDS, id=number, digest=digest)
     tx.run(
-        sql.TELL_JOB, event=COMMANDS_EVENT, job=number, who=who, before="", after="",
+        sql.RECORD_JOB, event=COMMANDS_EVENT, job=number, who=who, before="", after="",
         reason=f"commands of the pipeline file with SHA-256 {digest}",
     )  # fmt: skip
     return True

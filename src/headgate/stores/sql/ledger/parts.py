@@ -105,7 +105,7 @@ def write_parts(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object], to
     for changes in groups.values():
         _write_group(tx, shape, outcome.snapshot.dataid, changes, token_of)
     if groups:
-        _tell(tx, shape, outcome)
+        _record_history(tx, shape, outcome)
 
 
 def _says(change: PartChange) -> tuple[object, ...]:
@@ -148,7 +148,7 @@ def _write_group(tx: Transaction, shape: Shape, source: str, changes: Sequence[P
             tx.many(part_sql.ADD_PARTS, {"dataid": dataids}, source=source, listed=first.after.listed, **key)
 
 
-def _tell(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object]) -> None:
+def _record_history(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object]) -> None:
     """The history of each part records when it was listed and when it no longer was."""
     who = next((record.who for record in outcome.records), "")
     for event in {change.event for change in outcome.parts} - {""}:
@@ -160,7 +160,7 @@ def _tell(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object]) -> None:
                 "dataid": [row.dataid for row in rows], "before": before, "after": [row.status for row in rows],
                 "token": [row.token for row in rows], "reason": [row.message for row in rows],
             }  # fmt: skip
-            tx.many(sql.TELL, columns, event=event, job=shape.id, dataset=shape.ids[name], who=who)
+            tx.many(sql.RECORD, columns, event=event, job=shape.id, dataset=shape.ids[name], who=who)
 
 
 def announce_parts(tx: Transaction, shape: Shape, outcome: ChunkOutcome[object]) -> None:

@@ -348,13 +348,13 @@ COUNT_STATUSES = Statement(
 
 # ---------------------------------------------------------------- history
 
-TELL = Statement(
+RECORD = Statement(
     "Record an event of a chunk.",
     """insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
                                reason, principal)
        values ({wall}, 'chunk', :event, :dataid, :job, :dataset, :who, :token, :before, :after, :reason, :principal)""",
 )
-TELL_JOB = Statement(
+RECORD_JOB = Statement(
     "Record an event of a job.",
     """insert into hg_history (at, noun, event, subject, job_id, client, token, state_before, state_after, reason,
                                principal)

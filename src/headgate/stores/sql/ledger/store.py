@@ -173,7 +173,7 @@ class SqlLedger:
         topics = _of_claim(job, dataid)
         with FastPath() as fast:
             if not listed and not is_keyed() and (listened := self._quick.succeed(job, dataid, token, who)) is not None:
-                self._news.tell(topics, listened=listened)
+                self._news.announce(topics, listened=listened)
                 return
         self._news.write(
             lambda tx: claiming.succeed(tx, job, dataid, token, who, listed), *topics, again=fast.cut_off
@@ -245,7 +245,7 @@ class SqlLedger:
 
         count = reap(self._database, who, limit)
         if count:
-            self._news.tell([ANYTHING])
+            self._news.announce([ANYTHING])
         if count >= MANY and not self._reaped_many:
             # Reaped chunks may be claimed again, but the database's plans assume a nearly empty table.
             self._reaped_many = True

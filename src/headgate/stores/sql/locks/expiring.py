@@ -80,7 +80,7 @@ def expire_quiet(tx: Transaction, locks: Mapping[str, bytes]) -> int:
     for mode, row in tx.lock_rules.fast.expire.items():
         targets.setdefault((row.event, row.target), []).append(mode.value)
     for (event, after), modes in targets.items():
-        tx.run(sql.TELL_EXPIRED, ids=ids, modes=modes, event=event, after=after, reason=EXPIRED)
+        tx.run(sql.RECORD_EXPIRED, ids=ids, modes=modes, event=event, after=after, reason=EXPIRED)
     tx.run(sql.DELETE_LOCKS, ids=ids)
     _write_holders(tx, sorted(ended), [key for key, count in ended.items() if count < quiet[key]])
     return len(ids)

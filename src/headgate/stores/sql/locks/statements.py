@@ -55,7 +55,7 @@ TAKE_EXPIRED = Statement(
     f"""select id, rkey from hg_lock
         where id in (:ids*) and lease_until <= {{now}} and lease_until + {delay_after()} <= {{now}} {{skip_locked}}""",
 )
-TELL_EXPIRED = Statement(
+RECORD_EXPIRED = Statement(
     "Record the expiry of these locks, with their state after it.",
     """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason,
                                principal)

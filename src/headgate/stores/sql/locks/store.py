@@ -110,11 +110,11 @@ class SqlLocks:
         with FastPath() as fast:
             freed = self._database.dialect.release(self._database, {"id": lock_id, "token": token}, contended=contended)
         if freed is None:
-            with self._telling_claims(lock_id):
+            with self._explaining_claims(lock_id):
                 self._release_slowly(lock_id, token, cut_off=fast.cut_off)
             return
         if freed.chunk and (chunk := parse_chunk_resource(freed.chunk)):
-            self.news.tell([of_dataset(chunk[0])])
+            self.news.announce([of_dataset(chunk[0])])
         if freed.waiting:
             queue, held = self._database.read(lambda tx: read_line(tx, freed.rkey))
             self._wakeups.wake(wakes(first_in_line(queue, held, self.options.lock_rules)))
@@ -238,7 +238,7 @@ class SqlLocks:
         return next((lock for lock in self.ledger.running() if lock.id == lock_id), None)
 
     @contextmanager
-    def _telling_claims(self, lock_id: str) -> Iterator[None]:
+    def _explaining_claims(self, lock_id: str) -> Iterator[None]:
         """A lock that does not exist may be a claim, which is listed with the locks and ended in another way."""
         try:
             yield
@@ -255,7 +255,7 @@ class SqlLocks:
         return self._database.write(lambda tx: holding.on_held(tx, self.tag, lock_id, token, unit))
 
     def _on_anybodys(self, lock_id: str, unit: Callable[..., LockOutcome[T]]) -> Committed[T]:
-        with self._telling_claims(lock_id):
+        with self._explaining_claims(lock_id):
             given = partial(unit, lock_id=lock_id)
             return self._database.write(lambda tx: holding.on_anybodys(tx, self.tag, lock_id, given))
 
@@ -269,7 +269,7 @@ class SqlLocks:
     def _wake(self, done: Committed[T]) -> T:
         self._wakeups.wake(done.wakes)
         if done.freed:
-            self.news.tell(map(of_dataset, done.freed), listened=done.listened)
+            self.news.announce(map(of_dataset, done.freed), listened=done.listened)
         return done.result
 
 

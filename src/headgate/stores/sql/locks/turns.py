@@ -136,7 +136,7 @@ class Queueing:
             return 0.0
         place = (outlook.position, outlook.claimed)
         since = known.since if known is not None and (known.position, known.claimed) == place else now
-        told = self._is_told(ticket, outlook)
+        told = self._is_woken(ticket, outlook)
         due = now + min(outlook.soonest, UNSEEN_SECONDS)
         known = _Standing(outlook.position, since, outlook.claimed, told, seen, due)
         self._standings[ticket.number] = known
@@ -288,8 +288,8 @@ class Queueing:
         if listening := self._listening.pop(ticket.number, None):
             listening.end()
 
-    def _is_told(self, ticket: Ticket, outlook: _Outlook) -> bool:
-        told = self._wakeups.is_told(ticket.number, self._bell_of(ticket), outlook.before)
+    def _is_woken(self, ticket: Ticket, outlook: _Outlook) -> bool:
+        told = self._wakeups.is_woken(ticket.number, self._bell_of(ticket), outlook.before)
         return told and (not outlook.claimed or self._news.told)
 
     def _pause(self, place: _Standing) -> float:

@@ -46,7 +46,7 @@ class Wakeups:
         if early:
             wake()
 
-    def is_told(self, ticket: int, own: str, before: str) -> bool:
+    def is_woken(self, ticket: int, own: str, before: str) -> bool:
         """Whether the waiter is woken when its predecessor leaves, given the names of both bells."""
         if self.listening:
             return True

@@ -303,7 +303,7 @@ class SqlTarget:
 
 def _read(database: Database, still: DriverConnection, table: Table, shift: int = 0) -> Iterator[Sequence[Row]]:
     """The rows in JSON types, in portions."""
-    told = _tellers(table, shift)
+    told = _decoders(table, shift)
     cursor = database.dialect.streaming(still)
     try:
         cursor.execute(f"select {', '.join(column.name for column in table.columns)} from {table.name}")
@@ -313,17 +313,17 @@ def _read(database: Database, still: DriverConnection, table: Table, shift: int 
         cursor.close()
 
 
-def _tellers(table: Table, shift: int) -> list[Callable[[Any], Any]]:
+def _decoders(table: Table, shift: int) -> list[Callable[[Any], Any]]:
     """For each column: from the driver's values to a JSON type."""
 
-    def teller(column: Any) -> Callable[[Any], Any]:
+    def decoder(column: Any) -> Callable[[Any], Any]:
         if isinstance(column.type, LargeBinary):
             return lambda value: None if value is None else bytes(value).hex()
         if isinstance(column.type, Boolean):
             return lambda value: None if value is None else bool(value)
         return _shifted(shift) if LEASE_CLOCK in column.info else _same
 
-    return [teller(column) for column in table.columns]
+    return [decoder(column) for column in table.columns]
 
 
 def _takers(table: Table, shift: int) -> list[Callable[[Any], Any]]:

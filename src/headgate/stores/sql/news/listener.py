@@ -28,7 +28,7 @@ class WakeupListener:
         self._database = database
         self._listen_on = database.dialect.listen if wire is None else wire.listen
         self._wire = wire
-        self._tell = heard
+        self._notify = heard
         self._guard = threading.Lock()
         self._stop = threading.Event()
         self._listening = threading.Event()
@@ -77,4 +77,4 @@ class WakeupListener:
         """Zero only says that listening began."""
         self._listening.set()
         if number:
-            self._tell(number)
+            self._notify(number)

@@ -108,7 +108,7 @@ class News:
     def write(self, work: Callable[[Transaction], T], *topics: str, again: bool = False) -> T:
         """Run it in one transaction, as `Database.write_through` does, and then announce it on the topics."""
         result, listened = self.written(work, again=again)
-        self.tell(topics, listened=listened)
+        self.announce(topics, listened=listened)
         return result
 
     def written(self, work: Callable[[Transaction], T], *, again: bool = False) -> tuple[T, bool]:
@@ -119,13 +119,13 @@ class News:
 
         return self._database.write_through(noted, again=again)
 
-    def tell(self, topics: Iterable[str], *, listened: bool = True) -> None:
+    def announce(self, topics: Iterable[str], *, listened: bool = True) -> None:
         """Wake the waiters for any of these. `listened`: there may be some in other processes."""
         numbers = {number_of(topic) for topic in topics}
         for number in numbers:
             self._heard(number)
         if listened and self._wire is not None:
-            self._wire.tell(self._database, self.channel, sorted(numbers))
+            self._wire.send(self._database, self.channel, sorted(numbers))
 
     def close(self) -> None:
         """Stop listening."""

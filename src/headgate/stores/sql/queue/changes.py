@@ -62,7 +62,7 @@ def new_numbers(tx: Transaction, noun: Noun, count: int) -> int:
 def add_entry(tx: Transaction, entry: QueueRecord, now: datetime) -> None:
     """An entry of the history."""
     number = number_of(entry.job or entry.batch) if entry.batch else None
-    tx.run(sql.TELL, subject=entry.profile if number is None else str(number), **_entry_columns(entry, now))
+    tx.run(sql.RECORD, subject=entry.profile if number is None else str(number), **_entry_columns(entry, now))
 
 
 def remove(tx: Transaction, change: RemoveItem, _now: datetime | None = None) -> None:
@@ -99,7 +99,7 @@ def _add_jobs(tx: Transaction, change: AddJobs, now: datetime) -> None:
     tx.many(sql.ADD_JOB, {name: list(values) for name, values in columns.items()}, **kept, at=micro(now))
     if change.entry:
         told = {**_entry_columns(change.entry, now), "noun": JOBS.name}
-        tx.many(sql.TELL, {"subject": [str(each) for each in columns["id"]]}, **told)
+        tx.many(sql.RECORD, {"subject": [str(each) for each in columns["id"]]}, **told)
     tx.run(sql.COUNT_MADE, id=number, count=count)
 
 

@@ -66,7 +66,7 @@ class Sleepers:
         """Report that items entered that state. `listened`: another process may be waiting for them."""
         topic = topic_of(machine, state)
         self._heard(topic, items - 1)
-        self._news.tell([topic], listened=listened)
+        self._news.announce([topic], listened=listened)
 
     def sleep(self, states: Sequence[tuple[Machine, str]], seconds: float) -> None:
         """Sleep until there may be an item to take in one of these states, or for that long."""

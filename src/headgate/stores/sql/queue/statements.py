@@ -162,7 +162,7 @@ LOCK_JOBS_OF = Statement(
 )
 DROP_JOBS_OF = Statement("Remove the jobs of a batch.", "delete from hg_ingest_job where batch_id = :batch")
 LOCK_BATCH_STATE = Statement("The state of a batch, locked.", "select state from hg_batch where id = :id {for_update}")
-TELL = Statement(
+RECORD = Statement(
     "Record an event in the history.",
     """insert into hg_history (at, noun, event, subject, batch_id, client, token, state_before, state_after, reason,
                                spent, principal)

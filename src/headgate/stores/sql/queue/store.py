@@ -165,7 +165,7 @@ class SqlQueue:
 
         count, listened = self._news.written(work)
         if count:
-            self._news.tell([ANYTHING], listened=listened)
+            self._news.announce([ANYTHING], listened=listened)
         return count
 
     def sign_on(self, daemon: Daemon) -> None:

@@ -31,7 +31,7 @@ FIRST_NUMBERS = Statement(
 
 #: Holds that end at once.  A lock with a lock-delay stays for that time, because its holder may still be working.
 _ENDS = f"lease is not null and {delay_after()} = 0"
-TELL_LOCKS = Statement(
+RECORD_LOCKS = Statement(
     "Record the end of every leased lock.",
     """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason)
        select {wall}, 'lock', {expire_event}, substr(id, 6, 16), id, client, token, mode, {expire_target}, :reason
@@ -49,7 +49,7 @@ CUT_LOCKS = Statement(
     "update hg_lock set lease_until = {now} where lease is not null and lease_until > {now}",
 )
 RAISE_LOCKS = Statement("Give a new token to the remaining locks.", "update hg_lock set token = token + :step")
-TELL_RAISED = Statement(
+RECORD_RAISED = Statement(
     "Record the new token of every persistent lock.",
     """insert into hg_history (at, noun, event, subject, lock_id, client, token, state_before, state_after, reason)
        select {wall}, 'lock', {grant_event}, substr(id, 6, 16), id, client, token, mode, mode, :reason
@@ -68,7 +68,7 @@ _RUNS = "c.status = {running} and c.lease is not null and {claims_end}"
 #: The rows of the first dataset of a kind, or of the other kind if the job has none.
 _FIRST = """join hg_job_dataset k on k.job_id = c.job_id and k.dataset_id = c.dataset_id and k.position = 0
        and (k.kind = '{}' or not exists (select 1 from hg_job_dataset o where o.job_id = c.job_id and o.kind = '{}'))"""
-TELL_CLAIMS = Statement(
+RECORD_CLAIMS = Statement(
     "Record the end of every claim.",
     f"""insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before,
                                 state_after, reason)
@@ -92,14 +92,14 @@ END_CLAIMS = Statement(
 
 # ---------------------------------------------------------------- the queue
 
-TELL_JOBS = Statement(
+RECORD_JOBS = Statement(
     "Record that ingest jobs are free again.",
     f"""insert into hg_history (at, noun, event, subject, batch_id, client, token, state_before, state_after, reason)
        select {{wall}}, 'ingest job', '{REPAIR_EVENT}', cast(id as varchar(20)), batch_id, worker, token, state,
               state, :reason
        from hg_ingest_job where lease is not null""",
 )
-TELL_BATCHES = Statement(
+RECORD_BATCHES = Statement(
     "Record that batches are free again.",
     f"""insert into hg_history (at, noun, event, subject, batch_id, client, token, state_before, state_after, reason)
        select {{wall}}, 'batch', '{REPAIR_EVENT}', cast(id as varchar(20)), id, worker, token, state, state, :reason
@@ -118,9 +118,9 @@ FREE_BATCHES = Statement(
 
 #: All statements, in this order: each change is recorded before it is made.
 END_ALL = (
-    TELL_LOCKS, FREE_RESOURCES, DROP_LOCKS, CUT_LOCKS, RAISE_LOCKS, TELL_RAISED,
-    TELL_CLAIMS, OPEN_CLAIMS, END_CLAIMS,
-    TELL_JOBS, TELL_BATCHES, FREE_JOBS, FREE_BATCHES,
+    RECORD_LOCKS, FREE_RESOURCES, DROP_LOCKS, CUT_LOCKS, RAISE_LOCKS, RECORD_RAISED,
+    RECORD_CLAIMS, OPEN_CLAIMS, END_CLAIMS,
+    RECORD_JOBS, RECORD_BATCHES, FREE_JOBS, FREE_BATCHES,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- reading, and clocks

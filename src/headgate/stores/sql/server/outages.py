@@ -32,16 +32,16 @@ class SqlOutages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def tell_alive(self) -> None:
+    def report_alive(self) -> None:
         """Record that a service is running."""
-        self._database.write(_tell_alive)
+        self._database.write(_report_alive)
 
     def bridge(self) -> float:
         """Extend leases by the time without a service. Returns that time, in seconds."""
         return self._database.write(_bridge)
 
 
-def _tell_alive(tx: Transaction) -> int:
+def _report_alive(tx: Transaction) -> int:
     now = int(tx.one(READ_NOW)[0])
     if not tx.count(SET_SIGN, now=str(now)):
         tx.run(ADD_SIGN, now=str(now))
@@ -50,7 +50,7 @@ def _tell_alive(tx: Transaction) -> int:
 
 def _bridge(tx: Transaction) -> float:
     sign = tx.one(READ_SIGN)
-    now = _tell_alive(tx)
+    now = _report_alive(tx)
     heard = now if sign is None else int(sign[0])
     outage = max(now - heard, 0)
     if outage:

@@ -338,13 +338,13 @@ class ZookeeperLocks:
         """The lock after a change, with its times; a refusal is raised."""
         if isinstance(acted.result, LockRefused):
             raise acted.result
-        return self._transitions.tell_locks(acted, [acted.result])[0]
+        return self._transitions.show_locks(acted, [acted.result])[0]
 
     def _outcome(self, acted: Acted[Granted | LockRefused] | Acted[Granted | MustWait]) -> Granted:
         """The grant, with its times; a refusal is raised."""
         if isinstance(acted.result, LockRefused):
             raise acted.result
-        return () if isinstance(acted.result, MustWait) else self._transitions.tell_locks(acted, acted.result)
+        return () if isinstance(acted.result, MustWait) else self._transitions.show_locks(acted, acted.result)
 
 
 def _try_now(snapshot: LockSnapshot, request: Request) -> LockOutcome[Granted | MustWait]:

@@ -242,7 +242,7 @@ class Transitions:
                 *(make(path, State(uri, self.token_base, known=False).encode()) for uri, path in portion),
             )
 
-    def tell_locks(self, acted: Acted[Any], locks: Sequence[Lock]) -> tuple[Lock, ...]:
+    def show_locks(self, acted: Acted[Any], locks: Sequence[Lock]) -> tuple[Lock, ...]:
         """Grants as other clients see them, with their times: in one trip if some must be read."""
         granted, since = acted.nodes.granted, moment(acted.at)
         if all(lock.id in granted for lock in locks):

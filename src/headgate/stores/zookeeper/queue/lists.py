@@ -44,7 +44,7 @@ class Wakes:
         """Grows with every notification."""
         return self._changes
 
-    def tell(self, _event: object = None) -> None:
+    def notify(self, _event: object = None) -> None:
         """There may be an item to take."""
         self._changes = next(self._numbers)
         for wake in tuple(self._wakes):
@@ -203,7 +203,7 @@ class JobList:
 
     def _changed(self, _event: object) -> None:
         self._dirty = True
-        self.wakes.tell()
+        self.wakes.notify()
 
     # ------------------------------------------------------------------ arrivals
 
@@ -294,18 +294,18 @@ class Board:
         self._states.pop(batch, None)
         if self._sessions.base.ask(look(self._tree.status(batch), self._told(batch)))[0] is not None:
             self._watched.discard(batch)
-            self.wakes.tell()
+            self.wakes.notify()
 
     def _told(self, batch: str) -> Any:
         def told(_event: object) -> None:
             self._watched.discard(batch)
-            self.wakes.tell()
+            self.wakes.notify()
 
         return told
 
     def _listing_changed(self, _event: object) -> None:
         self._dirty = True
-        self.wakes.tell()
+        self.wakes.notify()
 
 
 class Lists:
@@ -323,8 +323,8 @@ class Lists:
 
     def watch(self, wakes: Wakes, paths: Iterable[str]) -> None:
         """Report when one of these nodes is removed: the lock of an item, or the pause."""
-        if None in self._sessions.base.ask(*(look(path, wakes.tell) for path in list(paths)[:MOST_WATCHED])):
-            wakes.tell()
+        if None in self._sessions.base.ask(*(look(path, wakes.notify) for path in list(paths)[:MOST_WATCHED])):
+            wakes.notify()
 
     def sleep(self, wakes: Sequence[Wakes], seconds: float) -> None:
         """Until there may be an item to take, or for that long."""

@@ -159,7 +159,7 @@ class Taking:
         """The locks of those that are taken. This process itself reports expired leases without a session."""
         for record in records:
             if record.left is not None:
-                self._overdue.expect(f"wake {record.item.id}", time.monotonic() + record.left, wakes.tell)
+                self._overdue.expect(f"wake {record.item.id}", time.monotonic() + record.left, wakes.notify)
         return [self._tree.lock(record.item.id) for record in records if record.lock is not None]
 
     def _samples(self, jobs: JobList, behind: str) -> Iterator[list[str]]:
@@ -353,7 +353,7 @@ class Taking:
     def _freed(self, item: Item) -> None:
         if isinstance(item, IngestJob):
             self.lists.jobs(item.state).put_back([_name(item)])
-            self.lists.jobs(item.state).wakes.tell()
+            self.lists.jobs(item.state).wakes.notify()
 
     def expire(self, limit: int) -> int:
         """Free items whose consumer died. Returns how many."""

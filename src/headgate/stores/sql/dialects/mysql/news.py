@@ -80,7 +80,7 @@ class MysqlNews:
             with suppress(*ERRORS):
                 connection.close()
 
-    def tell(self, runner: Any, channel: str, numbers: Sequence[int]) -> None:
+    def send(self, runner: Any, channel: str, numbers: Sequence[int]) -> None:
         """All at once, whatever they listen for."""
         del channel, numbers
         runner.single(RING)

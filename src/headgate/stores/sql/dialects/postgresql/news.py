@@ -93,6 +93,6 @@ class PostgresqlNews:
 
             listen(session, channel, heard, stop, check)
 
-    def tell(self, runner: Any, channel: str, numbers: Sequence[int]) -> None:
+    def send(self, runner: Any, channel: str, numbers: Sequence[int]) -> None:
         """In a transaction of its own."""
         notify(runner, [(channel, number) for number in numbers])

@@ -49,7 +49,7 @@ RUN = Statement(
 TAKE = Statement(
     "Remove it from the claimable chunks.", "delete from hg_candidate where job_id = :job and dataid = :dataid"
 )
-TELL = Statement(
+RECORD = Statement(
     "Record it in the history.",
     """insert into hg_history (at, noun, event, subject, job_id, dataset_id, client, token, state_before, state_after,
                                reason, principal)
@@ -109,7 +109,7 @@ def claim_next(tx: Any, params: Parameters) -> tuple[bool, tuple[str, int] | Non
     tx.run(RUN, **named, order_key=order_key)
     tx.run(TAKE, **named)
     row = tx.chunk_rules.fast.claim
-    tx.run(TELL, **named, event=row.event, who=params["worker"], before=row.source, after=row.target)
+    tx.run(RECORD, **named, event=row.event, who=params["worker"], before=row.source, after=row.target)
     return True, (dataid, named["token"])
 
 
@@ -121,7 +121,7 @@ def succeed(tx: Any, params: Parameters) -> tuple[bool, bool]:
     tx.run(END, **params)
     tx.run(TAKE, **params)
     row = tx.chunk_rules.fast.success
-    tx.run(TELL, **params, event=row.event, before=row.source, after=params["made"])
+    tx.run(RECORD, **params, event=row.event, before=row.source, after=params["made"])
     if params["read"]:
         tx.run(CLEAR_COUNTS, **params)
         tx.run(CLEAR_MISSING, **params)

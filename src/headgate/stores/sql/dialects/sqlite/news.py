@@ -31,7 +31,7 @@ class SqliteNews:
         except OSError as error:
             raise sqlite3.OperationalError(f"no wake-ups: {error}") from error
 
-    def tell(self, runner: Any, channel: str, numbers: Sequence[int]) -> None:
+    def send(self, runner: Any, channel: str, numbers: Sequence[int]) -> None:
         """Send to all."""
         del runner, channel
         if os.path.isdir(self._folder):  # noqa: PTH112 - after every report, mostly in vain
