@@ -1,4 +1,4 @@
-"""What a service that a test started prints first."""
+"""The first output of a service that a test started."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def announced(process: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> dict[str, Any]:
-    """The first line of its output. A service that ends without one is not left behind."""
+    """The first line of its output. A service that ends without printing one is cleaned up."""
     assert process.stdout
     line = process.stdout.readline()
     if not line:

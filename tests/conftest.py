@@ -30,23 +30,23 @@ TRANSITIONS = Path(__file__).parents[1] / "docs/reference/transitions.json"
 
 POOL = pytest.StashKey[ServerPool]()
 
-#: A file system in memory: what is written there outlives a killed process, and to synchronise it costs nothing.
+#: A file system in memory: its data survives a killed process, and synchronising it costs nothing.
 MEMORY = Path("/dev/shm")  # noqa: S108 - only folders that tempfile makes
-#: More than all servers and files of a run take at once.
+#: More than all servers and files of a run need at once.
 MEMORY_NEEDED = 2 * 2**30
 
-# How long an example takes says more about the machine's other work than about the code.
+# The time of an example depends more on the machine's load than on the code.
 hypothesis.settings.register_profile("headgate", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("headgate")
-# hypothesis watches the generator that all share. Every living client of kazoo draws from it with each ping, from a
-# thread of its own, whatever test runs meanwhile: it gets one for itself, so that any other draw is noticed.
+# hypothesis watches the global random generator. Every living client of kazoo uses it with each ping, in a separate
+# thread, whatever test is running: it gets its own generator, so that any other use is noticed.
 for _module in (kazoo.protocol.connection, kazoo.retry):
     _module.random = random.Random()
 
 
 @pytest.fixture(scope="session")
 def servers(pytestconfig: pytest.Config) -> Servers:
-    """The servers that all tests of the run share, each started when it is first asked for."""
+    """The servers that all tests of the run share, each started on first use."""
     if is_worker(pytestconfig):
         return Servers(ask_owner(worker_input(pytestconfig)["server_desk"]))
     return Servers(pytestconfig.stash[POOL].url)
@@ -66,7 +66,7 @@ def sql_url(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) ->
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite store in which nothing has happened: making one takes longer than most tests."""
+    """A SQLite store without any events: creating one takes longer than most tests."""
     folder = tmp_path_factory.mktemp("empty")
     path = folder / "headgate.sqlite"
     assert Headgate(f"sqlite:///{path}", folder)("lock", "list").code == 0
@@ -75,7 +75,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def report(record_property: Callable[[str, Any], None]) -> Report:
-    """Keep figures: they are printed at the end of the run, one line for each test."""
+    """Record figures: they are printed at the end of the run, one line for each test."""
 
     def keep(**figures: Any) -> None:
         record_property("figures", figures)
@@ -85,7 +85,7 @@ def report(record_property: Callable[[str, Any], None]) -> Report:
 
 @pytest.fixture
 def private_server() -> Iterator[Callable[[str], PrivateServer]]:
-    """Start a server of the given kind that this test alone uses, and may kill, suspend and restart."""
+    """Start a server of the given kind for this test only, which may kill, suspend and restart it."""
     yield from private_server_factory()
 
 
@@ -97,7 +97,7 @@ def module_private_server() -> Iterator[Callable[[str], PrivateServer]]:
 
 @pytest.fixture
 def zookeeper_ensemble() -> Iterator[ZooKeeperEnsemble]:
-    """Three ZooKeeper servers that this test alone uses."""
+    """Three ZooKeeper servers for this test only."""
     ensemble = start_ensemble()
     yield ensemble
     ensemble.discard()
@@ -128,7 +128,7 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def worker_input(config: pytest.Config) -> dict[str, Any]:
-    """What the owner of the run handed to this xdist worker."""
+    """Data from the run's controller for this xdist worker."""
     handed: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist adds it
     return handed
 
@@ -153,12 +153,12 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The fault tests are the long ones: first, so that no worker is left alone with one at the end."""
+    """The fault tests are long: they come first, so that no worker is left alone with one at the end."""
     items.sort(key=lambda item: "faults" not in item.path.parts)
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of collected tests stay: the garbage collector need not look at them again."""
+    """The thousands of collected tests stay: the garbage collector need not scan them again."""
     gc.freeze()
 
 
@@ -168,7 +168,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where CI is set nothing may be skipped, whatever the reason."""
+    """With CI set nothing may be skipped, for whatever reason."""
     if in_ci() and not is_worker(session.config) and skip_reasons(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -184,7 +184,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def show_figures(reporter: Any) -> None:
-    """What the fault tests counted and measured: one line for each, which says what a run of them is worth."""
+    """The counts and measurements of the fault tests: one line for each."""
     reports = [each for kind in ("passed", "failed") for each in reporter.stats.get(kind, [])]
     found = [(each.nodeid, figures) for each in reports if (figures := told(each))]
     if found:
@@ -195,7 +195,7 @@ def show_figures(reporter: Any) -> None:
 
 
 def skip_reasons(config: pytest.Config) -> dict[str, int]:
-    """Each reason why tests were skipped, and how many."""
+    """Each reason why tests were skipped, with its number."""
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     reasons: dict[str, int] = {}
     for report in reporter.stats.get("skipped", []) if reporter else []:
@@ -205,14 +205,14 @@ def skip_reasons(config: pytest.Config) -> dict[str, int]:
 
 
 def _hear_signals() -> None:
-    """A run in the background starts with signals ignored, which every process that a test starts would inherit."""
+    """A run in the background starts with ignored signals, which every process that a test starts would inherit."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
 
 
 def _be_patient() -> None:
-    """As the processes that tests start."""
+    """Like the processes that tests start."""
     os.environ.update(PATIENT)
 
 
@@ -224,5 +224,5 @@ def _keep_files_in_memory() -> None:
 
 
 def _compile_quickly() -> None:
-    """Servers in Java live too briefly here to earn back what their second compiler takes."""
+    """Servers in Java do not live long enough here to recover the cost of their second compiler."""
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")

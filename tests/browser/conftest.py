@@ -1,4 +1,4 @@
-"""A browser and the sites that it visits. What goes wrong on any page fails the test that was on it."""
+"""A browser and the sites that it visits. An error on any page fails the test that visited it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.browser.site import Site, break_store, fill, working_site
 
 CHROMIUM = "/usr/bin/chromium"
 HEIGHT = 800
-#: Milliseconds that a page has to show what is expected, on a machine that is busy with other tests.
+#: Milliseconds within which a page has to show what is expected, on a machine that is busy with other tests.
 expect.set_options(timeout=30_000)
-#: What every page is held to.
+#: Requirements for every page.
 AXE = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
     "resultTypes": ["violations"],
@@ -30,7 +30,7 @@ Sites = Callable[[str], Site]
 
 @pytest.fixture(scope="session")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
-    """A site by its state: empty, full, error (none of them is changed), working or shared; each started once."""
+    """A site by its state: empty, full, error (none of them is changed), working or shared; each is started once."""
     made: dict[str, Site] = {}
 
     def site(state: str) -> Site:
@@ -49,7 +49,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
 
 @pytest.fixture
 def site(sites: Sites) -> Site:
-    """A site that tests change together: each keeps to resources of its own."""
+    """A site that several tests change: each uses its own resources."""
     return sites("shared")
 
 
@@ -61,7 +61,7 @@ def own_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site.close()
 
 
-# For the tests of one file: an open browser keeps the thread's event loop, which other tests may need.
+# For the tests of one file, because an open browser keeps the thread's event loop, which other tests may need.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium."""
@@ -73,11 +73,11 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Watch:
-    """What must not happen on any page."""
+    """Events that must not happen on any page."""
 
     origin: str
     found: list[str] = field(default_factory=list)
-    #: Answers that the test provokes on purpose, as the console prints them: "status of 403".
+    #: Answers that the test provokes on purpose, in the console's wording: "status of 403".
     expected: tuple[str, ...] = ()
 
     def attach(self, context: BrowserContext) -> None:
@@ -125,20 +125,20 @@ def visit(browser: Browser) -> Iterator[Visit]:
 
 
 def session_cookie(site: Site, *scopes: str) -> Any:
-    """What signing in gives, without the form."""
+    """The result of signing in, without the form."""
     signed = site.gate.sessions.sign_in(site.token(*scopes))
     return {"name": f"headgate-{site.gate.store.tag}", "value": signed, "url": site.url, "httpOnly": True}
 
 
 def press(page: Page, *keys: str) -> None:
-    """One key after the other, once the page hears them: its scripts have run when it is loaded."""
+    """Press one key after another, once the page's scripts have run."""
     for key in keys:
         page.wait_for_load_state("load")
         page.keyboard.press(key)
 
 
 def in_looks(page: Page, looks: Sequence[Look]) -> Iterator[None]:
-    """A loaded page in one width and theme after the other, as it is once nothing moves any more."""
+    """A loaded page in one width and theme after another, once nothing moves any more."""
     for width, theme in looks:
         page.set_viewport_size({"width": width, "height": HEIGHT})
         page.emulate_media(color_scheme=theme)
@@ -148,7 +148,7 @@ def in_looks(page: Page, looks: Sequence[Look]) -> Iterator[None]:
 
 def axe_clean(page: Page) -> None:
     """No breach of WCAG 2.2 AA, nor of axe's best practices."""
-    if page.evaluate("typeof axe") == "undefined":  # Reading it takes half as long as using it.
+    if page.evaluate("typeof axe") == "undefined":  # Sharing a page for reading takes half the time.
         page.evaluate(Axe().axe_script)
     results = AxeResults(page.evaluate("options => axe.run(options).then(({violations}) => ({violations}))", AXE))
     assert results.violations_count == 0, f"{page.url}\n{results.generate_report()}"

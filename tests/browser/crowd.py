@@ -1,4 +1,4 @@
-"""A crowded store, to look at every page as an operator of a busy site sees it."""
+"""A crowded store, showing every page as an operator of a busy site sees it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ TITLES = (
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything."""
+    """The amount of everything."""
 
-    #: Data ids of the first dataset; each of the five jobs makes about as many chunks, a few less each time.
+    #: Data ids of the first dataset; each of the five jobs makes about as many chunks, slightly fewer each time.
     dataids: int = 3800
     locks: int = 200
     waiters: int = 14
@@ -85,7 +85,7 @@ def _locks(site: Site, size: Size) -> None:
 
 
 def wait(site: Site, waiters: int) -> None:
-    """Clients wait for two of the locks, for as long as the site lives."""
+    """Clients wait for two of the locks as long as the site lives."""
     for number in range(waiters):
         wanted = f"s3://observatory/{DATASETS[number % 2 * 4]}/part-{number % 2 * 4:04}.parquet"
         site.wait_for(f"report-{number}", wanted, "shared" if number % 3 else "exclusive")
@@ -128,7 +128,7 @@ def _make_jobs(gate: Gate, batch: Batch, count: int) -> None:
 
 
 def _move(gate: Gate, batch: Batch, number: int, size: Size) -> None:
-    """Some batches are done, one has failed, others are on their way."""
+    """Some batches are done, one has failed, others are in progress."""
     steps = ("pending", "estimating", "provisioning", "downloading", "processing", "recording", "notify")
     reach = (len(steps), len(steps), 3, 4, 2, len(steps), 5, 3, 1, 0)[number % 10]
     fails = (0, 4, 7, 2, 0, size.jobs, 3, 0, 0, 0)[number % 10]

@@ -1,4 +1,4 @@
-"""A real `headgate up` on SQLite, with what the tests put into its store."""
+"""A real `headgate up` on SQLite, with data that the tests put into its store."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ MANY = 130
 RESOURCE = "s3://raw/2026-11"
 #: A stored object of the full store.
 ARK = "ark:/99999/fk4abc"
-#: Tables that signing in needs; a store without the others is broken for every page.
+#: Tables that signing in needs; without the others, every page of the store fails.
 KEPT = ("hg_api_token", "hg_session", "hg_meta", "hg_version")
 
 
 class Site:
-    """A service, the store behind it, and those who wait there."""
+    """A service, the store behind it, and its waiting clients."""
 
     def __init__(self, folder: Path, *more: str, store: str = "headgate.sqlite") -> None:
         self.folder = folder
-        #: Of the command line, besides where it listens.
+        #: Additional options of the command line.
         self._more = more
         self._store = f"sqlite:///{folder}/{store}"
         self._process: subprocess.Popen[str] | None = None
@@ -49,7 +49,7 @@ class Site:
         return self.gate.tokens.new("a test", scopes or ["admin"]).token
 
     def kill(self) -> None:
-        """As kill -9 does."""
+        """Kill it with SIGKILL."""
         assert self._process
         self._process.kill()
         self._process.wait()
@@ -57,7 +57,7 @@ class Site:
         self._process.stdout.close()
 
     def start_again(self) -> None:
-        """On the same address and the same store."""
+        """Start it again on the same address and the same store."""
         self._start(self.url.removeprefix("http://"))
 
     def wait_for(self, client: str, resource: str, mode: str = "exclusive") -> None:
@@ -79,7 +79,7 @@ class Site:
             threading.Event().wait(0.01)
 
     def close(self) -> None:
-        """Everything that was started ends."""
+        """Stop everything that was started."""
         self.gate.close()
         if self._process and self._process.poll() is None:
             self.kill()
@@ -95,7 +95,7 @@ class Site:
 
 
 def working_site(folder: Path) -> Site:
-    """A site whose daemons work on what is submitted, by commands; downloads fail until there is a file `repaired`."""
+    """A site whose daemons process submissions with commands; downloads fail until there is a file `repaired`."""
     (folder / "split.sh").write_text("""echo '{"jobs": [{"payload_url": "https://example.org/1"}]}'\n""")
     (folder / "fetch.sh").write_text(f"test -e {folder}/repaired || {{ echo 'the disk is full' >&2; exit 1; }}\n")
     commands = {name: "true" for name in CONSUMERS if name != "job-storing"}
@@ -164,7 +164,7 @@ def _fill_queue(gate: Gate) -> None:
 
 
 def move_job(gate: Gate, state: str, event: str, message: str = "", **changes: Any) -> IngestJob:
-    """The first job in a state goes on, as a consumer would have it."""
+    """Move the first job in a state on, as a consumer would."""
     job = gate.queue.acquire_job(state, worker="a test")
     assert job
     moved = gate.queue.fire(job, event, message, **changes)
@@ -173,7 +173,7 @@ def move_job(gate: Gate, state: str, event: str, message: str = "", **changes: A
 
 
 def break_store(site: Site) -> None:
-    """No page finds what it asks for; signing in works."""
+    """No page finds its data, but signing in works."""
     import sqlite3
 
     store = sqlite3.connect(site.folder / "headgate.sqlite")

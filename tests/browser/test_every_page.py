@@ -1,4 +1,4 @@
-"""Every page x empty, full, error x light, dark x wide, narrow: no breach of WCAG 2.2 AA, and it fits."""
+"""Every page x empty, full, error x light, dark x wide, narrow: no breach of WCAG 2.2 AA, and no overflow."""
 
 import re
 
@@ -33,10 +33,10 @@ PAGES = [
     "/history",
     "/history?client=nobody",
 ]
-#: Addresses that are no page of their own: a question before an act, files.
+#: Addresses that are not pages: a question before an action, files.
 NO_PAGES = {"/ingest/hold", "/favicon.ico"}
 STATES = ["empty", "full", "error"]
-#: What the console reports a store that is broken on purpose.
+#: Console messages about a store that is broken on purpose.
 BROKEN = ("status of 500", "status of 503")
 
 
@@ -47,11 +47,11 @@ def test_every_page_is_looked_at() -> None:
 
 
 LOOKS: list[Look] = [(1280, "light"), (1280, "dark"), (375, "dark"), (375, "light")]
-#: What is shown by a page for one thing: the extremes.
+#: The content of a page for one thing, in the extremes.
 FEWER_LOOKS: list[Look] = [(1280, "light"), (320, "dark"), (320, "light")]
 
 
-@pytest.mark.timeout(300)  # It looks at sixty pictures of pages.
+@pytest.mark.timeout(300)  # It checks sixty pictures of pages.
 @pytest.mark.parametrize("state", STATES)
 def test_every_page_is_accessible_in_every_state(sites: Sites, visit: Visit, state: str) -> None:
     page = visit(sites(state), "/sign-in", expected=BROKEN)
@@ -64,14 +64,14 @@ def test_every_page_is_accessible_in_every_state(sites: Sites, visit: Visit, sta
 
 
 def accessible(page: Page) -> None:
-    """Clean, and not too wide, in both extremes."""
+    """Accessible, and not too wide, in both extremes."""
     for _ in in_looks(page, FEWER_LOOKS):
         axe_clean(page)
         fits(page)
 
 
 def accessible_question(page: Page, name: str) -> None:
-    """What the link opens over the page is clean as well."""
+    """A dialog that the link opens is accessible as well."""
     page.get_by_role("link", name=name).click()
     page.locator("dialog[open]").wait_for()
     for _ in in_looks(page, FEWER_LOOKS):

@@ -13,7 +13,7 @@ from tests.browser.site import ARK, Site, move_job
 from tests.waiting import until
 
 SECONDS = 30_000
-#: A job that ended well, before or after the cleaner was at it.
+#: A job that succeeded, before or after the cleaner has processed it.
 ENDED = re.compile("completed|cleaned")
 
 
@@ -142,7 +142,7 @@ def broken_job(gate: Gate, profile: str) -> IngestJob:
     batch = gate.queue.acquire_batch("pending", worker="a test")
     assert batch
     assert batch.profile == profile
-    # The second one waits, so that the service's own daemon does not have the batch reported.
+    # The second one waits, so that the service's own daemon does not report the batch.
     gate.queue.create_jobs(
         batch, [{"payload_url": f"https://example.org/{place}", "priority": place} for place in (0, 99)]
     )
@@ -189,7 +189,7 @@ def test_a_job_gets_another_priority_and_is_deleted(site: Site, failed: IngestJo
     dialog.get_by_label("Reason").fill("sent twice")
     dialog.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("alert")).to_contain_text("was deleted")
-    # What is gone has its history still.
+    # Removed items still have a history.
     page.goto(f"/ingest/job/{failed.id}")
     expect(page).to_have_url(re.compile(f"/history.item={failed.id}"))
     expect(page.get_by_role("table", name="History entries")).to_contain_text("sent twice")

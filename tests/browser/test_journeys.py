@@ -13,7 +13,7 @@ from tests.browser.site import Site
 
 @pytest.fixture
 def lock(site: Site, request: pytest.FixtureRequest) -> Lock:
-    """A lock that somebody waits for."""
+    """A lock with a waiter."""
     held = site.gate.locks.acquire("etl-7", f"s3://raw/{request.node.name}", "exclusive", lease=3600)
     site.wait_for("etl-9", held.resource)
     return held
@@ -23,7 +23,7 @@ def test_the_printed_address_signs_in_once_and_signing_out_ends_it(site: Site, v
     (first,) = (each for each in site.gate.tokens.list() if each.name == FIRST_TOKEN)
     code = site.gate.sessions.new_code(first.id).code
     page = visit(site, f"/sign-in#code={code}", signed_in=False, expected=("status of 401",))
-    # Somebody else may have made the link: nobody is signed in before saying so.
+    # Another person may have created the link: nobody is signed in without a confirmation.
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in as first start?")
     assert code not in page.url
     assert page.context.cookies() == []
@@ -51,7 +51,7 @@ def test_a_wrong_token_is_reported_and_a_revoked_one_signs_out(site: Site, visit
     page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(re.compile("/locks$"))
     site.gate.tokens.revoke(token.id)
-    # The page itself notices: it looks again when something happens, and by itself.
+    # The page itself notices it: it reloads when something happens, and periodically.
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in", timeout=20_000)
 
 

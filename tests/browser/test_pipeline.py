@@ -17,7 +17,7 @@ WORK = [sys.executable, "-m", "headgate", "job", "run"]
 
 @pytest.fixture
 def failed(site: Site, request: pytest.FixtureRequest) -> str:
-    """A chain of jobs of its own, raw to clean to tidy to report to sent, of which clean failed on chunk 7."""
+    """A separate chain of jobs, raw to clean to tidy to report to sent, in which clean failed on chunk 7."""
     name = re.sub(r"\W", "-", request.node.name.removeprefix("test_"))[:20]
     ledger = site.gate.ledger
     for dataset in ("raw", "tidy", "sent"):
@@ -37,7 +37,7 @@ def failed(site: Site, request: pytest.FixtureRequest) -> str:
 
 
 def work(site: Site, job: str) -> None:
-    """A worker does all that the job has to do."""
+    """A worker does all the work of the job."""
     environment = {**os.environ, "HEADGATE_URL": f"sqlite:///{site.folder}/headgate.sqlite"}
     done = subprocess.run(
         [*WORK, job, "--loop", "--", "true"], env=environment, capture_output=True, text=True, check=False
@@ -55,7 +55,7 @@ def tab_to(page: Page, wanted: Locator) -> None:
 
 
 def watch_it_finish(site: Site, page: Page, name: str) -> None:
-    """Both jobs work in processes of their own; the page follows without being touched."""
+    """Both jobs run in separate processes; the page follows without interaction."""
     expect(page.locator("#status")).to_have_text("RESUBMIT")
     work(site, f"{name}-clean")
     expect(page.locator("#status")).to_have_text("READY")

@@ -1,4 +1,4 @@
-"""What an operator does with many chunks at once: checks some, or all that match, reads what will happen, does it."""
+"""An operator acts on many chunks at once: checks some, or all that match, reads the effects, and confirms."""
 
 import re
 
@@ -15,7 +15,7 @@ FAILED = 60
 
 @pytest.fixture
 def failed(site: Site, request: pytest.FixtureRequest) -> str:
-    """A job of its own, all of whose chunks failed."""
+    """A separate job, all of whose chunks failed."""
     name = "selected-" + re.sub(r"\W", "-", request.node.name.removeprefix("test_"))[:20]
     ledger = site.gate.ledger
     for dataset in ("raw", "tidy"):

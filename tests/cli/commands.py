@@ -1,4 +1,4 @@
-"""The installed command, run as a user runs it: a real process, with an interpreter of its own where it is started."""
+"""The installed command, run like a user runs it: a real process with its own interpreter."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Result:
 
 
 class Headgate:
-    """The command on one store (or on that of its working folder), with a home and a working folder of its own."""
+    """The command on one store (or on that of its working folder), with its own home and working folder."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
@@ -55,7 +55,7 @@ class Headgate:
         return Result(code, out.decode(), err.decode())
 
     def start(self, *words: str, more: Mapping[str, str] | None = None, **settings: Any) -> subprocess.Popen[bytes]:
-        """`more`: variables beside those that every command gets."""
+        """`more`: variables besides those that every command gets."""
         process = subprocess.Popen(
             [PROGRAM, *words],
             env=self.environment(**(more or {})),
@@ -85,7 +85,7 @@ class Headgate:
 
 
 def forge_for(environment: Mapping[str, str]) -> Forge:
-    """The forge of such commands: one for all that are started alike."""
+    """The forge of such commands: one for all with the same start."""
     return _forge(read_at_start(environment))
 
 
@@ -95,7 +95,7 @@ def _forge(start: Start) -> Forge:
 
 
 def process_state(pid: int) -> str:
-    """The kernel's letter for what a process does: R, S, T (stopped), Z; empty when it is gone."""
+    """The kernel's letter for what a process does: R, S, T (stopped), Z; empty when it no longer exists."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -103,11 +103,11 @@ def process_state(pid: int) -> str:
 
 
 def gone(pid: int) -> bool:
-    """Ended; whether somebody has buried it is not ours to wait for."""
+    """It has ended; whether its parent has reaped it is not checked."""
     return process_state(pid) in ("", "Z", "X")
 
 
 def read_number(path: Path) -> int:
-    """A number that another process writes, once it is there."""
+    """A number that another process writes, once it exists."""
     until(lambda: path.exists() and path.read_text().endswith("\n"), f"{path.name} to be written")
     return int(path.read_text())

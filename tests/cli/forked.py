@@ -1,9 +1,9 @@
 """Commands as processes that cost a fork: each comes from one process that has imported what commands import.
 
-A fresh interpreter with all of that costs up to half a second. A forked command is a whole process otherwise: its
-words, environment, folder, streams and exit code are its own. What a fresh one imports, and that it starts, is for
-tests/cli/test_start.py, and for all that is started by a test and not run to its end. A shell that has the forge's
-`path` before others finds a `headgate` there that is forked too.
+A fresh interpreter with all of that takes up to half a second. Otherwise a forked command is a complete process, with
+its own arguments, environment, folder, streams and exit code. What a fresh interpreter imports, and that it starts, is
+tested in tests/cli/test_start.py. A shell with the forge's folder first in its `path` finds a `headgate` there that is
+forked too.
 """
 
 import atexit
@@ -50,7 +50,7 @@ Start = tuple[tuple[str, str], ...]
 
 
 class Forge:
-    """The process that commands are forked from, seen from the tests."""
+    """The process from which commands are forked, as the tests see it."""
 
     def __init__(self, environment: Mapping[str, str], patience: float = PATIENCE_SECONDS) -> None:
         self._patience = patience
@@ -69,7 +69,7 @@ class Forge:
                 cwd=ROOT,
                 env=environment,
                 pass_fds=[theirs.fileno(), door.fileno()],
-                # Pipes, which nobody uses: Python makes its streams for what it finds at its start.
+                # Pipes that nobody uses: Python creates its streams according to what it finds at its start.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -84,7 +84,7 @@ class Forge:
     def run(
         self, words: Sequence[str], stdin: bytes, environment: Mapping[str, str], folder: Path
     ) -> tuple[int, bytes, bytes]:
-        """Run a command until it has ended and nobody can say anything more: its code, stdout and stderr."""
+        """Run a command until it has ended and its streams are closed: its exit code, stdout and stderr."""
         order = json.dumps({"words": words, "environment": environment, "folder": str(folder)}).encode()
         pairs = [os.pipe() for _ in range(3)]
         result, theirs = socket.socketpair()
@@ -112,14 +112,14 @@ def read_all(descriptor: int) -> bytes:
 
 @dataclass(frozen=True)
 class Command:
-    """A command that runs, and where its exit code goes; what comes from there is a signal for it."""
+    """A running command, and the channel of its exit code; data from there is a signal for it."""
 
     pid: int
     result: int
 
     def hear(self) -> None:
         signals = os.read(self.result, 100)
-        # Where nobody waits for it any more there is nothing to be read.
+        # If nobody waits for it any more, there is nothing to read.
         os.kill(self.pid, int(signals) if signals else signal.SIGKILL)
 
 
@@ -144,7 +144,7 @@ def main() -> None:
 
 
 def take_order(desk: socket.socket, running: dict[int, Command]) -> bool:
-    """Start what is ordered; False when nobody is there to order anything."""
+    """Start the ordered command; False when there is nobody to order anything."""
     order, descriptors, _, _ = socket.recv_fds(desk, 1 << 20, 4)
     if not order:
         return False
@@ -154,7 +154,7 @@ def take_order(desk: socket.socket, running: dict[int, Command]) -> bool:
 
 
 def let_in(door: socket.socket, known: Start, running: dict[int, Command]) -> None:
-    """Start what a shell typed, unless that wants an interpreter that was started in another way."""
+    """Start a command that a shell typed, unless it needs an interpreter with a different start."""
     caller, _ = door.accept()
     message, streams, _, _ = socket.recv_fds(caller, 1 << 20, 3)
     if not message:  # It was killed on the way.
@@ -180,7 +180,7 @@ def start(order: dict[str, Any], streams: Sequence[int], result: int, running: d
 
 
 def read_at_start(environment: Mapping[str, str]) -> Start:
-    """What an interpreter reads when it starts, and not again."""
+    """Settings that an interpreter reads only at its start."""
     return tuple(sorted(each for each in environment.items() if each[0].startswith(("PYTHON", "LANG", "LC_"))))
 
 
@@ -211,7 +211,7 @@ def run_command(order: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     from headgate.cli.main import main as headgate
 
     code = headgate()
-    # End as an interpreter does, without freeing every preloaded object. An error has its own end above.
+    # End like an interpreter, without freeing every preloaded object. Errors are handled above.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""`headgate` as a shell finds it: has the command forked, passes signals on, and ends as the command ends.
+"""`headgate` as a shell finds it: has the command forked, passes signals on, and exits like the command.
 
-It stands as a file in the forge's own folder (see tests/cli/forked.py), and starts without all that a start can do
-without: ten milliseconds rather than four hundred.
+It is a file in the forge's own folder (see tests/cli/forked.py), and starts with as few imports as possible: ten
+milliseconds rather than four hundred.
 """
 
 import json
@@ -11,7 +11,7 @@ import socket
 import sys
 
 FORGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "desk")  # noqa: PTH100, PTH118, PTH120 - pathlib takes longer
-#: What the forge says of an interpreter that would have to be started again.
+#: The forge's answer for an interpreter that would have to be started again.
 NOT_HERE = b"not here"
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def end_as(code: int) -> None:
-    """With the exit code, or by the signal, by which the command ended."""
+    """With the command's exit code, or by the signal that ended it."""
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)

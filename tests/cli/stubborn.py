@@ -1,4 +1,4 @@
-"""A command that does not want to end, and a store that nobody can write to."""
+"""A command that refuses to end, and a store that cannot be written to."""
 
 import sqlite3
 import sys
@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from tests.cli.commands import Headgate, gone, read_number
 from tests.waiting import until
 
-#: Ignores every polite request, starts a child that does too, and writes down when each was last alive.
+#: Ignores every termination signal, starts a child that does too, and records when each was last alive.
 STUBBORN = """
 import os, signal, time
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -42,7 +42,7 @@ class Stubborn:
         return all(gone(pid) for pid in self.pids)
 
     def finish(self) -> tuple[int, str]:
-        """The exit code and what was said, once all is over."""
+        """The exit code and the output, once everything has ended."""
         _, err = self.runner.communicate(timeout=30)
         until(self.ended, "child and grandchild to end")
         return self.runner.returncode, err.decode()
@@ -50,7 +50,7 @@ class Stubborn:
 
 @contextmanager
 def blocked(headgate: Headgate) -> Iterator[float]:
-    """Nobody can write to the SQLite store meanwhile. Returns the moment from which on that is certain."""
+    """The SQLite store cannot be written to during the block. Returns the time from which on that is certain."""
     with closing(sqlite3.connect(headgate.folder / "headgate.sqlite", timeout=30, isolation_level=None)) as store:
         store.execute("begin exclusive")
         yield time.monotonic()

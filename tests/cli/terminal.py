@@ -1,4 +1,4 @@
-"""The command in a real terminal: what it shows there, and what is typed."""
+"""The command in a real terminal: its output, and typed input."""
 
 import fcntl
 import os
@@ -9,14 +9,14 @@ import termios
 
 from tests.cli.commands import PROGRAM, Headgate
 
-#: Rows of the terminal.
+#: Number of rows of the terminal.
 HEIGHT = 40
 
 
 def typed(
     headgate: Headgate, *words: str, answer: str = "", width: int = 80, errors: bool = True, **environment: str
 ) -> tuple[int, str]:
-    """The exit code, and all that a terminal of that width shows; what is answered is typed ahead."""
+    """The exit code, and everything that a terminal of that width shows; answers are typed ahead."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, width, 0, 0))
     process = subprocess.Popen(
@@ -39,5 +39,5 @@ def typed(
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # The last one on the other side has gone.
+    except OSError:  # The last process on the other side has ended.
         return b""

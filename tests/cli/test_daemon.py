@@ -43,7 +43,7 @@ def leave_a_mess(gate: Gate) -> None:
 
 
 def told(gate: Gate) -> list[str]:
-    """Events by which the history reports the ends of those."""
+    """The events with which the history reports their ends."""
     locks = [entry.event for entry in gate.history(event="expire")]
     return locks + [entry.event for entry in gate.history(job="clean", event="reap")]
 
@@ -124,7 +124,7 @@ def test_a_store_that_is_not_there_is_said_at_once_where_nobody_can_wait(headgat
 
 
 def test_history_moves_only_where_there_is_somewhere_to_move_it(headgate: Headgate, servers: Servers) -> None:
-    """And says so, once, instead of doing rounds for nothing."""
+    """It reports this once, instead of running empty rounds."""
     zookeeper = servers.fresh("zookeeper")
     nothing = (
         "history: there is no history to copy from ZooKeeper to a database, and `history_keep` and `log_keep_for` are "

@@ -1,4 +1,4 @@
-"""`headgate doctor`: what is wrong is found, explained and repaired; exit codes say which."""
+"""`headgate doctor`: problems are found, explained and repaired; exit codes show which."""
 
 import re
 import sqlite3

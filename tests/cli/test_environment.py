@@ -1,4 +1,4 @@
-"""What commands get of our environment, and what a job's definition may add to it."""
+"""The environment of commands, and what a job's definition may add to it."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ outputs = ["tidy"]
 [job.clean.environment]
 PARAM_REGION = "eu"
 """
-#: Ours, with what must not reach a command, and the caller's, without which it would not run.
+#: Our variables, with those that must not reach a command, and the caller's, without which it would not run.
 OURS = {
     "HEADGATE_API_TOKEN": "canary-1", "HEADGATE_JOB_KEY": "", "HEADGATE_MAIL_PASSWORD": "canary-2",
     "HEADGATE_MINTER_KEY": "canary-3", "HEADGATE_MASTER_KEY_FILE": "canary-4", "HEADGATE_JOB_KEY_FILE": "",

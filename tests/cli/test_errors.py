@@ -1,4 +1,4 @@
-"""Every no has its exit code, its reason, and what to do; as text and as JSON."""
+"""Every refusal has its exit code, its reason, and advice; as text and as JSON."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""The examples do what they say."""
+"""The examples work as described."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def beside_python(program: Path, folder: Path) -> Path:
-    """The program as it is installed: in a folder with an interpreter."""
+    """The program as installed: in a folder with an interpreter."""
     (folder / "python").symlink_to(sys.executable)
     (folder / "headgate").write_text(f'#!/bin/sh\nexec {program} "$@"\n')
     (folder / "headgate").chmod(0o755)

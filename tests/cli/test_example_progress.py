@@ -1,4 +1,4 @@
-"""An example that makes no progress says so within seconds, with the reason, and does not try it at full speed."""
+"""An example without progress reports that within seconds, with the reason, and does not retry at full speed."""
 
 import threading
 from pathlib import Path

@@ -14,7 +14,7 @@ from tests.moving.test_backup import backup
 from tests.waiting import PATIENT
 
 ROOT = Path(__file__).parents[2]
-#: The modules that each extra brings, as the package imports them.
+#: The modules of each extra, as the package imports them.
 MODULES = {
     "postgresql": ["psycopg"],
     "mysql": ["pymysql"],
@@ -24,7 +24,7 @@ MODULES = {
     "s3": ["obstore"],
     "service": ["fastapi", "httpx2", "jinja2", "prometheus_client", "uvicorn"],
 }
-#: Stores that need a driver; nothing listens there.
+#: Stores that need a driver; no server is listening there.
 STORES = {
     "postgresql": "postgresql://me@127.0.0.1:1/x",
     "mysql": "mysql://me@127.0.0.1:1/x",
@@ -40,7 +40,7 @@ shoulder = "ark:/99999/fk4"
 kind = "s3"
 url = "s3://bucket/x"
 """
-#: Runs each command in one process, without some modules: what each said and ended with.
+#: Runs each command in one process, without some modules: its output and exit code.
 RUN = """
 import io, json, os, sys, traceback
 modules, commands = json.loads(sys.argv[1]), json.loads(sys.argv[2])
@@ -79,7 +79,7 @@ def sql_commands(url: str) -> list[list[str]]:
 
 
 def needing(extra: str) -> list[list[str]]:
-    """Commands that cannot do without the extra."""
+    """Commands that need the extra."""
     if extra in STORES:
         elsewhere = [["lock", "list", "--coordination-url", STORES[extra]]] if extra == "zookeeper" else []
         return [*store_commands(STORES[extra]), *(sql_commands(STORES[extra]) if extra != "zookeeper" else elsewhere)]

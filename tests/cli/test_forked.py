@@ -1,4 +1,4 @@
-"""The process that commands are forked from does for them what `subprocess.run` does, and what a shell does."""
+"""The process that commands are forked from behaves like `subprocess.run`, and like a shell."""
 
 import signal
 import subprocess
@@ -14,13 +14,13 @@ def test_a_command_that_does_not_end_in_time_is_killed(headgate: Headgate) -> No
     environment = headgate.environment()
     forge = Forge(dict(read_at_start(environment)), patience=1.0)
     with pytest.raises(TimeoutError):
-        # It comes back when nobody can write to the command's streams any more: when the command is gone.
+        # It returns when no process can write to the command's streams any more: when the command has ended.
         forge.run([str(PROGRAM), "daemon", "--interval", "1h"], b"", environment, headgate.folder)
     forge.close()
 
 
 def start_forked(headgate: Headgate, *words: str, **more: str) -> "subprocess.Popen[bytes]":
-    """As a shell starts it that finds the forge's command first."""
+    """Like a shell that finds the forge's command first."""
     environment = headgate.environment()
     program = forge_for(environment).path / "headgate"
     return subprocess.Popen(
@@ -32,7 +32,7 @@ def start_forked(headgate: Headgate, *words: str, **more: str) -> "subprocess.Po
     )
 
 
-@pytest.mark.parametrize("language", ["C.UTF-8", "C"])  # With another one it is not forked, but started.
+@pytest.mark.parametrize("language", ["C.UTF-8", "C"])  # With a different one it is started instead of forked.
 def test_a_forked_command_prints_and_exits_like_one_started_by_a_shell(language: str, headgate: Headgate) -> None:
     with start_forked(headgate, "lock", "show", "nobody's", LANG=language) as process:
         out, err = process.communicate()

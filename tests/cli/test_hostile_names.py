@@ -1,4 +1,4 @@
-"""Names and messages that others wrote reach no terminal as codes: every list shows them as what they are."""
+"""Names and messages from other users never reach a terminal as control codes: every list shows them escaped."""
 
 import json
 import logging
@@ -20,10 +20,10 @@ from headgate.core.queue.model import NewJob
 from headgate.core.values.visible import visible, visible_json
 from headgate.telemetry import JsonLines
 
-#: A window's title, a cleared screen, a C1 code, a carriage return, bidi controls, a blank of no width, a tag.
+#: A window title, a cleared screen, a C1 code, a carriage return, bidi controls, a zero-width blank, a tag.
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202egpj\u2066\u200b\x85\u2028\U000e0041canary"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202egpj\u2066\u200b\x85\u2028\U000e0041canary"
-#: Commands that list or show something, by what they take after the command; those without need nothing.
+#: Commands that list or show something, by their arguments; those without arguments need none.
 LISTS: dict[str, list[str]] = {
     "lock list": [], "lock waiters": [], "data list": [], "data grid": [], "job list": [], "job plan": ["plain"],
     "job explain": ["plain", "1"], "job connections": ["plain"], "token list": [], "ingest batches": [],
@@ -32,24 +32,24 @@ LISTS: dict[str, list[str]] = {
     "incident list": [], "job logs": ["plain", "1"], "watch list": [], "ingest summary": [], "ingest metrics": [],
     "late": [],
 }  # fmt: skip
-#: Those in which the canary is to be found.
+#: Those whose output contains the canary.
 WITH_CANARY = {
     "lock list", "data list", "status", "job list", "job plan", "job explain", "job connections", "token list",
     "ingest batches", "ingest jobs", "ingest holds", "history", "settings", "incident list", "ingest summary",
 }  # fmt: skip
 
-#: Those that refuse what they find, and say so.
+#: Commands that refuse what they find, with an error.
 REFUSED = ("data grid", "ingest profiles")
 
 
 def obeyed(text: str) -> list[str]:
-    """What a terminal would obey, or not show."""
+    """Characters that a terminal would obey, or not show."""
     return [each for each in text if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp", "Cs") and each != "\n"]
 
 
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store in which somebody has written codes into every name."""
+    """A store with codes in every name."""
     for name in ("HEADGATE_SERVER", "HEADGATE_API_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -89,7 +89,7 @@ def fill(gate: Gate) -> None:
 
 
 def plant(path: Path) -> None:
-    """Write the codes wherever the canary is; within JSON, as JSON has them."""
+    """Replace the canary by the codes everywhere; within JSON, in JSON's notation."""
     with sqlite3.connect(path) as store:
         tables = [name for (name,) in store.execute("select name from sqlite_master where type = 'table'")]
         for table in (each for each in tables if each.startswith("hg_")):
@@ -143,7 +143,7 @@ def test_errors_show_them_as_they_are(hostile: Path, capfd: pytest.CaptureFixtur
 
 
 def test_every_command_that_lists_is_looked_at() -> None:
-    """A new list is added here, or said to be none."""
+    """Each new list is added here, or listed as an exception."""
     others = {
         "up", "init", "daemon", "completion", "migrate", "job reap", "keys open", "keys rotate", "keys rewrap",
         "token sign-in", "ingest release", "ingest unpause", "ingest resume", "ingest verify", "ingest audit",

@@ -224,7 +224,7 @@ def test_some_that_refuse_are_reported_and_the_others_are_done(headgate: Headgat
     fill(gate, jobs=2)
     job = gate.queue.acquire_job("pending")
     assert job is not None
-    gate.queue.fire(job, "fail", "bad digest")  # It cannot be resumed: no step ended well.
+    gate.queue.fire(job, "fail", "bad digest")  # It cannot be resumed, because no step succeeded.
     bring_to(gate, "downloading")
     other = gate.queue.acquire_job("downloading")
     assert other is not None

@@ -1,4 +1,4 @@
-"""Stores are found, not made: only `init`, `up` and a store that is named for the run create one."""
+"""Stores are found rather than created: only `init`, `up` and a store that is named for the run create one."""
 
 import json
 import sqlite3
@@ -10,7 +10,7 @@ from tests.cli.commands import Headgate
 
 
 class Below(Headgate):
-    """The command in a folder below the home folder, which no variable names a store for."""
+    """The command in a folder below the home folder, without a variable that names a store."""
 
     def __init__(self, home: Path, name: str) -> None:
         super().__init__("", home / name)

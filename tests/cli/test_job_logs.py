@@ -1,4 +1,4 @@
-"""Output of commands: passed on byte by byte as without us, its end kept with the attempt, and shown by `job logs`."""
+"""Output of commands: passed on unchanged, its end stored with the attempt, and shown by `job logs`."""
 
 import os
 import re
@@ -93,7 +93,7 @@ def test_bytes_are_passed_on_as_they_are_and_kept_as_text(pipeline: Headgate) ->
 
 
 def test_no_secret_of_the_claim_is_kept(pipeline: Headgate) -> None:
-    """However it is cut into writes, wherever it is printed, and when the command ends amid it."""
+    """Regardless of how it is split into writes, where it is printed, and when the command ends in the middle of it."""
     master = {"HEADGATE_MASTER_KEY_FILE": str(pipeline.folder / "ring"), "RAW_PASSWORD": SECRET}
     assert pipeline("keys", "rotate", **master).code == 0
     (pipeline.folder / "pipeline.toml").write_text(PIPELINE + '[dataset.raw.secrets]\npassword = "env:RAW_PASSWORD"\n')
@@ -135,7 +135,7 @@ def test_lines_end_as_on_any_terminal(pipeline: Headgate) -> None:
 
 
 def test_output_that_cannot_be_written_is_a_failure(pipeline: Headgate) -> None:
-    """As without us, where the command itself would be refused."""
+    """As without Headgate, if the command itself would be refused."""
     words = [str(PROGRAM), "job", "run", "clean", "--", "sh", "-c", "echo important"]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(words, cwd=pipeline.folder, env=pipeline.environment(), stdout=full, check=False)
@@ -171,7 +171,7 @@ def test_nobody_waits_for_a_process_that_left_the_group_and_keeps_the_output_ope
 
 
 def test_output_waits_for_a_slow_reader_and_is_whole(pipeline: Headgate) -> None:
-    """The command has ended long before its reader takes the rest: nothing is lost."""
+    """The command ended long before its reader took the rest: nothing is lost."""
     process = pipeline.start("job", "run", "clean", "--", "sh", "-c", "seq 1 20000; touch ended")
     until((pipeline.folder / "ended").exists, "the command to end")
     out, _ = process.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""`job run` as a real process: claims, heartbeats, signals, exit codes, and what is left behind."""
+"""`job run` as a real process: claims, heartbeats, signals, exit codes, and remaining processes."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def test_the_recorded_line_is_short_and_contains_no_secret(pipeline: Headgate) -
 
 
 def test_where_no_log_is_kept_the_outputs_are_the_callers_own(pipeline: Headgate) -> None:
-    """Not pipes of ours: what the command leaves behind may write there when we are gone."""
+    """Not pipes of ours, because remaining processes may write there after we have ended."""
     script = f"exec {sys.executable} -c 'import os, sys; s = os.fstat(2); print(s.st_dev, s.st_ino); sys.exit(5)'"
     with (pipeline.folder / "log").open("w") as log:
         words = [str(PROGRAM), "job", "run", "clean", "--", "sh", "-c", script]
@@ -164,7 +164,7 @@ def test_the_loop_takes_all_and_tries_again(pipeline: Headgate) -> None:
 
 
 def test_workers_work_side_by_side(pipeline: Headgate) -> None:
-    """Each waits until all three are there: one after the other would wait forever."""
+    """Each waits until all three have started: one after another would wait forever."""
     script = 'touch "here-$HEADGATE_DATAID"; until [ -e here-1 -a -e here-2 -a -e here-3 ]; do sleep 0.01; done'
     assert run(pipeline, "--loop", "--workers", "3", script=script).code == 0
     assert rows(pipeline) == {"1": "READY", "2": "READY", "3": "READY"}
@@ -185,7 +185,7 @@ def test_heartbeats_keep_a_long_run_alive(pipeline: Headgate) -> None:
 
 
 def test_a_claim_that_is_taken_away_ends_the_command(pipeline: Headgate) -> None:
-    """Also one that ignores being asked to end."""
+    """Even one that ignores the request to end."""
     script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.1; done"
     process = pipeline.start("job", "run", "clean", "--lease", "2", "--grace", "0.3", "--", "sh", "-c", script)
     child = read_number(pipeline.folder / "pid")
@@ -205,7 +205,7 @@ def test_a_runner_that_is_killed_takes_its_command_along(pipeline: Headgate) -> 
 
 
 def test_a_full_disk_for_the_claim_file_fails_the_chunk(pipeline: Headgate) -> None:
-    """Said at once, reported, and nothing is run. The disk is a real one, of one page, and the claim is longer."""
+    """It is reported at once, and nothing is run. The disk has a single page, and the claim is longer."""
     long = PIPELINE.replace('PARAM_REGION = "eu"', f'PARAM_REGION = "{"e" * 5000}"')
     (pipeline.folder / "pipeline.toml").write_text(long)
     assert pipeline("define", "pipeline.toml").code == 0
@@ -231,13 +231,13 @@ def test_every_signal_reaches_the_command(pipeline: Headgate, name: str) -> None
     process.send_signal(getattr(signal, f"SIG{name}"))
     out, _ = process.communicate(timeout=30)
     number = getattr(signal, f"SIG{name}")
-    # A signal that does not ask to stop is the command's own matter.
+    # A signal that does not request a stop is left to the command.
     code, status = (7, "ERROR") if name == "USR1" else (128 + number, "RESUBMIT")
     assert (process.returncode, out) == (code, f"{name}\n".encode())
     assert rows(pipeline) == {"1": status}
 
 
-#: Says that it was asked to end, goes on, and ends well when the test wants it to.
+#: Reports that it was asked to end, continues, and succeeds when the test wants it to.
 IGNORES = "trap 'echo >asked' TERM; echo $$ >pid; until [ -e enough ]; do sleep 0.02; done"
 
 
@@ -247,7 +247,7 @@ IGNORES = "trap 'echo >asked' TERM; echo $$ >pid; until [ -e enough ]; do sleep 
 def test_a_command_that_ignores_sigterm_ends_when_it_wants_and_counts_where_it_is_trusted(
     pipeline: Headgate, loop: list[str], code: int, status: str, *, trust: bool
 ) -> None:
-    """It is asked, not killed, while the claim is kept; the loop takes no other chunk."""
+    """It is asked to end, not killed, while the claim is renewed; the loop takes no other chunk."""
     if trust:
         (pipeline.folder / "pipeline.toml").write_text(
             PIPELINE.replace("[job.clean]", '[job.clean]\nstop_exit = "trust"')
@@ -275,12 +275,12 @@ def test_a_worker_of_the_loop_that_is_killed_takes_nobody_along(pipeline: Headga
     os.kill(worker, signal.SIGKILL)
     until(lambda: gone(child), "its command to end")
     assert process.wait(30) == 1
-    # The loop itself may have got it, if the lease had expired by then.
+    # The loop itself may have taken it, if the lease had expired by then.
     until(lambda: run(pipeline).code in (0, 3) and rows(pipeline)["1"] == "READY", "the chunk to run again")
 
 
 def worker_of(runner: int, command: int) -> int:
-    """The fork of the runner that a command belongs to: its ancestor that is the runner's child."""
+    """The fork of the runner that a command belongs to: its ancestor that is a child of the runner."""
     pid = command
     while (parent := int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])) != runner:
         assert parent > 1, "the command does not descend from the runner"
@@ -298,7 +298,7 @@ def test_wrong_usage(pipeline: Headgate) -> None:
 
 
 def test_a_worker_that_breaks_before_it_claims_ends_the_loop(capfd: pytest.CaptureFixture[str]) -> None:
-    """Otherwise the loop would start it over and over, and say nothing of why."""
+    """Otherwise the loop would restart it repeatedly, without reporting why."""
 
     def break_down(_stops: object, _tell: object) -> int:
         raise RuntimeError("out of order")
@@ -308,7 +308,7 @@ def test_a_worker_that_breaks_before_it_claims_ends_the_loop(capfd: pytest.Captu
 
 
 def test_a_place_in_the_path_that_cannot_be_looked_into_has_no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    # For root every folder can be looked into; a name that is too long cannot be.
+    # Root can read every folder, but no folder with too long a name.
     monkeypatch.setenv("PATH", f"/{'x' * 300}:{os.environ['PATH']}")
     check_command("sh")
 

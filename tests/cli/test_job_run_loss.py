@@ -1,4 +1,4 @@
-"""`job run` ends the command before its claim can be somebody else's, and then reports nothing."""
+"""`job run` ends the command before its claim can belong to another worker, and then reports nothing."""
 
 import signal
 import time
@@ -49,7 +49,7 @@ def test_a_store_that_is_blocked_ends_the_whole_group_before_the_lease(pipeline:
 
 
 def test_stopped_for_longer_than_the_lease_the_command_does_not_run_on(pipeline: Headgate) -> None:
-    """The next worker has had the chunk for long when the first wakes up: its report changes nothing."""
+    """The next worker has had the chunk for a long time when the first wakes up: its report changes nothing."""
     command = stubborn(pipeline)
     command.runner.send_signal(signal.SIGSTOP)
     until(lambda: process_state(command.runner.pid) == "T", "headgate to stop")

@@ -1,4 +1,4 @@
-"""Stopping `job run`: an interruption is no failure, and no number of signals loses a report."""
+"""Stopping `job run`: an interruption is not a failure, and no number of signals loses a report."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def row_of(ledger: Ledger, dataid: str) -> Row:
 
 
 def unreported(headgate: Headgate) -> Counter[str]:
-    """Claims without a report, by chunk; a report without a claim would be negative."""
+    """Number of claims without a report, by chunk; a report without a claim would be negative."""
     with library.connect(headgate.url) as gate:
         told = gate.history(job="clean", limit=10_000)
     count = Counter[str]()
@@ -50,7 +50,7 @@ def unreported(headgate: Headgate) -> Counter[str]:
 
 
 def test_whatever_a_stopped_command_ends_with_it_was_interrupted(pipeline: Headgate, ledger: Ledger) -> None:
-    """A shell script goes on when its child is killed, and ends well: that is not what it was asked for."""
+    """A shell script continues when its child is killed, and succeeds, which is not its own success."""
     scripts = (
         "trap 'asked=1' TERM; kill -TERM $PPID; until [ $asked ]; do sleep 0.01; done; exit 0",
         f"trap 'exit 9' TERM; for i in {TEN}; do kill -TERM $PPID; done; while :; do sleep 0.01; done",
@@ -65,18 +65,18 @@ def test_whatever_a_stopped_command_ends_with_it_was_interrupted(pipeline: Headg
         assert done.err.endswith(f"headgate: clean 1: {why}; no attempt was used up\n")
         row = row_of(ledger, "1")
         assert (row.status, row.attempt, row.failures, row.interruptions, row.message) == ("RESUBMIT", 0, 0, times, why)
-    # Where all processes of a job are signalled, the command may die first.
+    # If all processes of a job are signalled, the command may die first.
     late = "setsid sh -c 'echo >up; while kill -0 $1 2>/dev/null; do :; done; kill -TERM $0' $PPID $$"
     script = f"{late} & until [ -e up ]; do sleep 0.01; done; kill -TERM $$"
     assert pipeline("job", "run", "clean", "--", "sh", "-c", script).code == 143
     assert row_of(ledger, "1").message == "interrupted by SIGTERM (ended by signal 15)"
-    # Killed alone: that is a failure, as before.
+    # Only the command is killed: that is a failure.
     assert pipeline("job", "run", "clean", "--", "sh", "-c", "kill -TERM $$").code == 143
     assert (row_of(ledger, "1").status, row_of(ledger, "1").message) == ("ERROR", "ended by signal 15")
 
 
 def test_signals_after_the_commands_end_lose_no_report(pipeline: Headgate, ledger: Ledger) -> None:
-    """They come while the worker reaps and reports, twenty in a row, from a process that the command left."""
+    """They arrive while the worker reaps and reports, twenty in a row, from a process that the command left behind."""
     script = f"setsid sh -c 'for i in {TEN}; do kill -TERM $0; kill -INT $0; done' $PPID & exit 0"
     codes = [pipeline("job", "run", "clean", "--", "sh", "-c", script).code for _ in range(8)]
     assert set(codes) <= {0, 3, 143, 130}
@@ -96,14 +96,14 @@ def test_a_report_that_the_store_does_not_take_yet_is_held_through_signals(pipel
             process.send_signal(signal.SIGTERM)
             process.send_signal(signal.SIGINT)
         assert process.poll() is None
-    # The first ones may have come while the command's end was settled.
+    # The first ones may have arrived while the command's end was being determined.
     outcomes = {(0, "READY"), (143, "RESUBMIT"), (130, "RESUBMIT")}
     assert (process.wait(30), row_of(ledger, "1").status) in outcomes
     assert unreported(pipeline) == {}
 
 
 def test_ten_signals_at_any_moment_lose_no_report(pipeline: Headgate, ledger: Ledger) -> None:
-    """From the start of the process on: before its workers claim, while they do, while their commands run and end."""
+    """From the start of the process on: before and during claims, while commands are running, and at their end."""
     ledger.publish("raw", [str(number) for number in range(4, 30)])
     for moment in ("started", "claimed", "running"):
         script = "echo $$ >pid; exec sleep 60" if moment == "running" else "sleep 0.05"

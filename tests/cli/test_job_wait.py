@@ -1,4 +1,4 @@
-"""Waiting for chunks and watching items: both end with their subject, and the exit code says how."""
+"""Waiting for chunks and watching items: both end with their subject, and the exit code shows how."""
 
 import threading
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def test_waiting_ends_with_the_chunks_and_reports_their_outcome(headgate: Headga
         assert headgate("job", "wait", "clean", "2..3").out == "finished: clean\n"
         running = next(row for row in ledger.status("tidy", "clean", "1"))
         ledger.fail("clean", "broken", "1", running.token)
-        # It will be tried once more.
+        # It will be retried.
         assert headgate("job", "wait", "clean", "--timeout", "0s").code == 75
         ledger.fail(ledger.claim("clean", "1"), "broken again")
         for words in (["1..3"], []):

@@ -1,4 +1,4 @@
-"""The ledger's commands, run as a user runs them."""
+"""The ledger's commands, run like a user runs them."""
 
 import re
 from pathlib import Path

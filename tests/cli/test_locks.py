@@ -1,4 +1,4 @@
-"""The commands for locks do what they say, and say it in words and in JSON."""
+"""The commands for locks work as described, and report in words and in JSON."""
 
 import re
 import signal
@@ -172,7 +172,7 @@ def test_break_makes_the_token_stale_and_keeps_the_reason(headgate: Headgate) ->
 
 
 def test_chains_of_waiters_are_shown_to_their_end(headgate: Headgate) -> None:
-    """c waits for b, which holds s:two and waits for a, which holds s:one: a is the one to look at."""
+    """c waits for b, which holds s:two and waits for a, which holds s:one: a is the relevant one."""
     with connect(headgate.url) as gate:
         gate.locks.acquire("a", "s:one", "exclusive")
         gate.locks.acquire("b", "s:two", "exclusive")

@@ -1,4 +1,4 @@
-"""A terminal that is closed, and readers that go away: what is lost is the text, and never a report."""
+"""A closed terminal, and readers that disappear: the text is lost, but never a report."""
 
 import os
 import pty
@@ -22,7 +22,7 @@ outputs = ["tidy"]
 workers = {count}
 command = "{command}"
 """
-#: Says which process it is, and takes long.
+#: Prints its process id, and takes long.
 LONG = "echo $$ >$HEADGATE_DATAID.pid; exec sleep 60"
 RUNS = (("work",), ("job", "run", "clean", "--loop", "--"), ("job", "run", "clean", "--"))
 
@@ -57,7 +57,7 @@ def closed_pipe() -> int:
 
 @pytest.mark.parametrize("run", RUNS, ids=" ".join)
 def test_closing_the_terminal_interrupts_what_runs(headgate: Headgate, ledger: Ledger, run: tuple[str, ...]) -> None:
-    """The last lines have nowhere to go: that keeps no chunk from being reported, and leaves nothing behind."""
+    """The last lines cannot be written: chunks are still reported, and nothing is left behind."""
     prepare(headgate, LONG)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -75,7 +75,7 @@ def test_closing_the_terminal_interrupts_what_runs(headgate: Headgate, ledger: L
 
 @pytest.mark.parametrize("run", RUNS, ids=" ".join)
 def test_nobody_needs_to_read_what_is_said(headgate: Headgate, ledger: Ledger, run: tuple[str, ...]) -> None:
-    """The command leaves a process behind, so that there is something to say before the report."""
+    """The command leaves a process behind, so that there is a message before the report."""
     command = "sleep 60 >/dev/null 2>&1 & exit 0"
     prepare(headgate, command)
     deaf = closed_pipe()
@@ -89,7 +89,7 @@ def test_nobody_needs_to_read_what_is_said(headgate: Headgate, ledger: Ledger, r
 
 
 def test_a_reader_of_events_that_goes_away_ends_the_work_and_what_runs(headgate: Headgate, ledger: Ledger) -> None:
-    """As programs end whose output nobody reads; the other chunk is interrupted, and not left to itself."""
+    """Like programs whose output nobody reads; the other chunk is interrupted, and not abandoned."""
     prepare(headgate, "[ $HEADGATE_DATAID = 1 ] || { echo $$ >2.pid; exec sleep 60; }; "
                       "until [ -s 2.pid ]; do sleep 0.01; done", count=2)  # fmt: skip
     deaf = closed_pipe()

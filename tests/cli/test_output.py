@@ -1,4 +1,4 @@
-"""On a terminal: tables that fit, colours that may be switched off. Elsewhere: plain text."""
+"""On a terminal: tables that fit, and colours that can be switched off. Elsewhere: plain text."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ LONG = "mysql://db1/" + "a-rather-long-name-of-a-database/" * 5
 
 
 def on_terminal(headgate: Headgate, *words: str, width: int = 100, errors: bool = False, **environment: str) -> str:
-    """What the command writes to a terminal of that width; its stderr too, if asked for."""
+    """The command's output on a terminal of that width; with its stderr on request."""
     code, shown = typed(headgate, *words, width=width, errors=errors, **environment)
     assert code == 0
     return shown

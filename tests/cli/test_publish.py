@@ -1,4 +1,4 @@
-"""`data publish` of many: a bar for people who look, and an interruption that costs nothing."""
+"""`data publish` of many: progress for users at a terminal, and an interruption without loss."""
 
 import os
 import pty
@@ -34,7 +34,7 @@ def pipeline(headgate: Headgate) -> Headgate:
 
 
 def test_after_a_kill_it_is_run_again_and_nothing_is_there_twice(pipeline: Headgate) -> None:
-    """Whole batches are there, or not at all; the second run does the rest."""
+    """Each batch is complete or absent; the second run completes the rest."""
     with connect(pipeline.url) as gate:
         process = pipeline.start("data", "publish", "raw", f"1..{MANY}", "--yes")
         until(lambda: gate.ledger.left("clean"), "the first batch")
@@ -87,7 +87,7 @@ def on_terminal(command: Headgate, *words: str) -> str:
     try:
         while data := os.read(ours, 65536):
             shown += data
-    except OSError:  # So Linux says that nobody has the terminal open any more.
+    except OSError:  # Linux reports in this way that nobody has the terminal open any more.
         pass
     os.close(ours)
     assert process.wait(30) == 0

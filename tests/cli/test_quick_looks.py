@@ -1,4 +1,4 @@
-"""What the help shows works as it is typed; what is mistyped is guessed; what is begun is completed."""
+"""The commands shown in the help work as typed; typos are guessed; partial words are completed."""
 
 import os
 import re
@@ -82,7 +82,7 @@ def test_every_shell_gets_a_script_of_its_own(shell: str, headgate: Headgate) ->
     assert headgate("completion", shell, "--json").json["script"].strip() == done.out.strip()
 
 
-#: What is typed before TAB, and what bash then offers; without a store the names are missing.
+#: The text before TAB, and the completions in bash; without a store the names are missing.
 COMPLETED = {
     "lock acq": "acquire",
     "lock acquire --cl": "--client",
@@ -103,7 +103,7 @@ STORED = {
 
 
 def completed(folder: Path, typed: Iterable[str], **more: str) -> list[str]:
-    """What bash offers after each of these lines."""
+    """The completions that bash offers after each of these lines."""
     ask = ['eval "$(headgate completion bash)"']
     for line in typed:
         words = [*line.split(" ")]
@@ -137,7 +137,7 @@ def test_completion_creates_no_store_and_does_not_wait_for_one(tmp_path: Path) -
         assert completed(tmp_path, ["job run cl"], HEADGATE_URL=url) == [""]
 
 
-#: Sooner than for users: the test proves that progress is shown, and how.
+#: Sooner than for users: the test checks that and how progress is shown.
 SOONER = """
 import headgate.cli.store.moving, headgate.cli.terminal.progress
 headgate.cli.terminal.progress.PATIENCE_SECONDS = 0.001

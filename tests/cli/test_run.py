@@ -1,4 +1,4 @@
-"""`lock run`: the command is its user's own, but for the lock around it."""
+"""`lock run`: the user's own command, with a lock around it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.waiting import until
 
 DB = "mysql://db1/core"
 BYTES = bytes(range(256)) * 300
-#: Says its process id, then waits to be ended.
+#: Prints its process id, then waits to be ended.
 SLEEPER = "echo $$ >pid; sleep 60 & echo $! >grandchild; wait"
 
 
@@ -213,7 +213,7 @@ def test_the_whole_group_gets_the_signal(headgate: Headgate) -> None:
 
 
 def test_ignored_signals_stay_ignored(headgate: Headgate) -> None:
-    """As nohup does it: neither headgate nor the command ends by SIGHUP."""
+    """Like nohup: neither headgate nor the command ends by SIGHUP."""
     command = ["nohup", str(PROGRAM), "lock", "run", DB, "--", "sh", "-c", "echo $$ >pid; read line; exit 6"]
     runner = subprocess.Popen(
         command, env=headgate.environment(), cwd=headgate.folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
@@ -234,7 +234,7 @@ def test_the_command_is_the_leader_of_its_own_session(headgate: Headgate) -> Non
 
 
 def test_python_s_own_signal_habits_are_not_inherited(headgate: Headgate) -> None:
-    """Python ignores SIGPIPE; a command that did so too would run on forever after `| head`."""
+    """Python ignores SIGPIPE; a command that inherited this would run forever after `| head`."""
     done = headgate("lock", "run", DB, "--", "grep", "SigIgn", "/proc/self/status")
     assert int(done.out.split()[1], 16) & (1 << (signal.SIGPIPE - 1)) == 0
 

@@ -1,4 +1,4 @@
-"""Files with claims and items: gone with the command, however it ends."""
+"""Files with claims and items: removed with the command, however it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from headgate.cli.processes.run_folder import PREFIX, run_folder
 from tests.waiting import until
 
-#: A daemon that is killed while a command works on an item.
+#: A daemon that is killed while a command processes an item.
 KILLED = """
 import os, signal
 from headgate.cli.service.daemon_plan import DaemonPlan

@@ -1,4 +1,4 @@
-"""`lock run` ends the command before its lock can be somebody else's, whatever happens to the store or to itself."""
+"""`lock run` ends the command before its lock can belong to another client, even if the store fails or it is stopped itself."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.waiting import until
 
 DB = "mysql://db1/core"
 LEASE = 2.0
-#: Ends in order when it is asked to, and says that it did.
+#: Ends cleanly when asked to, and reports it.
 POLITE = "trap 'echo asked; exit 0' TERM; echo $$ >child.pid; while :; do sleep 0.02; done"
 
 
@@ -96,7 +96,7 @@ def test_killed_with_9_together_with_the_guardian_the_kernel_ends_the_command(he
     command.runner.kill()
     os.kill(guardian, signal.SIGKILL)
     until(lambda: gone(command.pids[0]), "the command to end")
-    os.kill(command.pids[1], signal.SIGKILL)  # Out of the kernel's reach: it signals the direct child only.
+    os.kill(command.pids[1], signal.SIGKILL)  # Out of the kernel's reach, which signals only the direct child.
 
 
 def test_stopped_for_longer_than_the_lease_the_command_does_not_run_on(headgate: Headgate) -> None:
@@ -152,7 +152,7 @@ def test_a_store_that_is_back_in_time_is_not_noticed(headgate: Headgate) -> None
 
 
 def test_a_store_that_is_gone_at_the_end_keeps_nobody_waiting(headgate: Headgate) -> None:
-    """The work is done and was protected: its exit code counts; the lease expires by itself."""
+    """The work is done and was protected: its exit code counts; the lease expires."""
     os.mkfifo(headgate.folder / "go")
     runner = headgate.start("lock", "run", "--lease", "60", DB, "--", "sh", "-c", "echo $$ >pid; read line <go; exit 5")
     read_number(headgate.folder / "pid")
@@ -166,7 +166,7 @@ def test_a_store_that_is_gone_at_the_end_keeps_nobody_waiting(headgate: Headgate
 def test_the_command_may_not_outlive_a_terminal_that_is_closed(headgate: Headgate) -> None:
     """SIGHUP reaches the command, and a second signal after it still does.
 
-    The lease is long: on a machine that is busy enough a short one is lost, and the command ended for that.
+    The lease is long: on a very busy machine a short one would be lost, and the command ended.
     """
     command = Stubborn(headgate, "lock", "run", "--lease", "60", "--grace", str(LEASE / 4), DB)
     command.runner.send_signal(signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""The command starts fast: what is not needed is not imported. Times are for benchmarks; this looks at names."""
+"""The command starts fast: unneeded modules are not imported. Timing is left to benchmarks; this test checks names."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ HEAVY = {
     "alembic", "asyncio", "cryptography", "kazoo", "mako", "psycopg", "pymysql", "pydantic", "rich", "sqlalchemy",
     "structlog", "typer",
 }  # fmt: skip
-#: Runs the command, then says on stderr what it had imported.
+#: Runs the command, then prints its imported modules on stderr.
 PROBE = """
 import sys
 from headgate.cli.main import main

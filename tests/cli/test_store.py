@@ -1,4 +1,4 @@
-"""store: which server keeps the store, and raising its tokens by hand."""
+"""store: showing the server of a store, and raising its tokens."""
 
 from tests.cli.commands import Headgate
 

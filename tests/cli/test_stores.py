@@ -51,7 +51,7 @@ def test_a_command_under_a_lock(on_store: Headgate) -> None:
 
 
 def test_a_broken_lock_ends_the_command(on_store: Headgate) -> None:
-    # Long enough that it is not lost on a busy machine before it is broken.
+    # Long enough not to be lost on a busy machine before it is broken.
     runner = on_store.start("lock", "run", "--lease", "10", DB, "--", "sleep", "60")
     until(lambda: on_store.locks(DB)["items"], "the lock to be held")
     (lock,) = on_store.locks(DB)["items"]

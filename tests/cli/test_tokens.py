@@ -1,4 +1,4 @@
-"""API tokens by command, and the locks of their principals."""
+"""API tokens on the command line, and the locks of their principals."""
 
 import headgate as library
 from headgate.calls.actor import acting

@@ -1,4 +1,4 @@
-"""Words that mean nothing are errors that name what was meant, and a range means the same in every command."""
+"""Unknown words are errors that suggest the intended one, and ranges mean the same in every command."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""`headgate up --example`: what a new user sees first, as an installed program, and what may keep it from starting."""
+"""`headgate up --example`: the first impression of a new user, as an installed program, and what may prevent it from
+starting.
+"""
 
 import json
 import os
@@ -40,13 +42,13 @@ def in_example(folder: Path, *more: str) -> Any:
     return done.json
 
 
-#: The last line of an example that did what it should.
+#: The last line of a successful example.
 GOOD_END = "Everything else worked."
 
 
 @contextmanager
 def living(folder: Path, *more: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """An example that runs on, once it has said that it works; and all that it said."""
+    """An example that keeps running after its announcement; and all of its output."""
     command = words("up", "--example", "--listen", "127.0.0.1:0", "-q", *more)
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -68,7 +70,7 @@ def commands_in(said: str) -> list[str]:
 
 
 def type_what_the_readme_shows(folder: Path) -> None:
-    """What README shows after `make run`, in a fresh shell that knows no `headgate`."""
+    """The output that README shows after `make run`, in a fresh shell that does not know `headgate`."""
     (folder / ".venv").symlink_to(Path(sys.executable).parent.parent)
     blocks = blocks_of((ROOT / "README.md").read_text(encoding="utf-8"))
     (shown,) = (block.content for block in blocks if "cd headgate-example" in block.content)
@@ -85,7 +87,7 @@ def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -
     subprocess.run(built, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-    # Settings of elsewhere are not the example's.
+    # Settings from elsewhere do not apply to the example.
     other = {
         "PYTHONPATH": str(tmp_path / "installed"),
         "HEADGATE_URL": "sqlite:////nowhere/x.db",
@@ -150,7 +152,7 @@ def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_refused(tmp_path: P
         in_example(tmp_path, "ingest", "submit", str(letter), *more)
         counted = ("data", "list", "--dataset", "harbour_longest")
         until(lambda: len(in_example(tmp_path, *counted)["items"]) == 4, "the pipeline has made it too", 60)
-        # The commands that it prints, in a shell that knows nothing of this one.
+        # The commands that it prints, in a shell without knowledge of this one.
         typed = "\n".join(["set -e", *commands_in(said)])
         bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A second `headgate up`: it says what runs already, where, and how to sign in. And how its log looks."""
+"""A second `headgate up`: it reports what is already running, where, and how to sign in. And the format of its log."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from tests.servers import free_port
 
 
 def typed(command: Headgate, line: str) -> str:
-    """The output of a command that a text names."""
+    """The output of a command in a text."""
     done = command(*shlex.split(line.removeprefix("to sign in: headgate ")))
     assert done.code == 0, done.err
     return done.out

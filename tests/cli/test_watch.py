@@ -1,4 +1,4 @@
-"""`headgate watch`: what its exit code says to cron, and what people see before they run it."""
+"""`headgate watch`: its exit code for cron, and its preview for users."""
 
 import pytest
 

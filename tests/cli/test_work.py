@@ -1,4 +1,4 @@
-"""`headgate work` as a real process: all jobs of a pipeline file, with the commands that the file says."""
+"""`headgate work` as a real process: all jobs of a pipeline file, with its commands."""
 
 import hashlib
 import json
@@ -79,7 +79,7 @@ def events(text: str) -> list[dict[str, Any]]:
 
 
 def test_each_job_continues_with_what_another_makes(headgate: Headgate, ledger: Ledger) -> None:
-    """Commands run in the folder of the file, wherever `work` was started; the file may name jobs in any order."""
+    """Commands run in the folder of the file, wherever `work` was started; the file may list jobs in any order."""
     elsewhere = headgate.folder / "elsewhere"
     elsewhere.mkdir()
     path = chain(headgate, "echo $HEADGATE_DATAID >made-$HEADGATE_DATAID", ["sh", "-c", "cat made-$HEADGATE_DATAID"])
@@ -256,7 +256,7 @@ def test_a_stop_interrupts_what_runs(headgate: Headgate, ledger: Ledger, number:
 def test_a_command_that_will_not_stop_is_killed_and_was_interrupted(
     headgate: Headgate, ledger: Ledger, grace: str
 ) -> None:
-    """After the grace; at once when asked again."""
+    """After the grace period; at once after a second request."""
     chain(headgate, "trap '' TERM INT; echo $$ >pid; while :; do sleep 0.1; done", count=1)
     process = headgate.start("work", "--grace", grace)
     read_number(headgate.folder / "pid")
@@ -295,7 +295,7 @@ def test_a_resident_worker_says_that_its_file_has_changed(headgate: Headgate, le
 
 
 def test_chunks_that_another_worker_drops_are_taken_over(headgate: Headgate, ledger: Ledger) -> None:
-    """It waits for the claim of another, and then for its lease."""
+    """It waits for another worker's claim, and then for its lease."""
     chain(headgate, count=2)
     claim = ledger.claim("clean", "2", worker="another", lease=60)
     runs = headgate.start("job", "run", "clean", "--until-done", "--", "true")
@@ -308,7 +308,7 @@ def test_chunks_that_another_worker_drops_are_taken_over(headgate: Headgate, led
 
 
 def test_the_table_of_many_jobs_stays_on_the_screen(headgate: Headgate) -> None:
-    """What has scrolled away cannot be erased. The last table has every job."""
+    """Scrolled lines cannot be erased. The last table has every job."""
     jobs = [f"job-{number:02}" for number in range(HEIGHT + 5)]
     outputs = "".join(f"of-{name} = {{}}, " for name in jobs)
     texts = [f'[job.{name}]\ninputs = ["raw"]\noutputs = ["of-{name}"]\ncommand = "true"\n' for name in jobs]
@@ -341,7 +341,7 @@ def test_a_job_gets_its_own_key(headgate: Headgate, ledger: Ledger) -> None:
 
 
 def test_children_import_nothing_of_weight(headgate: Headgate) -> None:
-    """What each chunk would import again is imported before the first is forked."""
+    """Modules that each chunk would import are imported before the first fork."""
     chain(headgate, count=2)
     probe = headgate.folder / "probe.py"
     probe.write_text(PROBE)
@@ -353,7 +353,7 @@ def test_children_import_nothing_of_weight(headgate: Headgate) -> None:
     assert {name for names in told for name in names} == set()
 
 
-#: Runs the command; each process that was forked for a chunk says at its end what it has imported since.
+#: Runs the command; each process forked for a chunk finally reports the modules that it has imported since.
 PROBE = """
 import os, sys
 from headgate.cli.ledger import job_loop
@@ -394,7 +394,7 @@ def test_a_daemon_runs_it_beside_others(headgate: Headgate, ledger: Ledger) -> N
 def test_when_the_daemon_ends_its_worker_interrupts_what_runs(
     headgate: Headgate, ledger: Ledger, number: signal.Signals
 ) -> None:
-    """However it ends: nothing is left behind."""
+    """However it ends, nothing is left behind."""
     chain(headgate, "echo $PPID >pid; exec sleep 60", count=1)
     process = headgate.start("daemon", "reaper", "--work", "pipeline.toml")
     child = read_number(headgate.folder / "pid")

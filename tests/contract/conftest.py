@@ -1,7 +1,7 @@
-"""Fixtures of the contract: one suite, four stores, and a service that speaks for one of them.
+"""Fixtures of the contract: one suite, four stores, and a service that represents one of them.
 
-Making a schema costs up to a second, so each worker makes it once a database and empties the tables between
-tests. What a first opening does is proven in tests/unit/test_sql_opening.py, on databases that are truly new.
+Creating a schema takes up to a second, so each worker creates it once per database and empties the tables between
+tests. The first opening is tested in tests/unit/test_sql_opening.py, on databases that are really new.
 """
 
 import secrets
@@ -27,7 +27,7 @@ from tests.contract.steps import Gates
 from tests.shared_servers import Servers
 from tests.waiting import PATIENT_OPTIONS
 
-#: What says which store it is, and stays.
+#: The identity of the store, which stays.
 KEPT_TABLES = {"hg_meta"}
 USED_TABLES = Statement(
     "Tables with rows.",
@@ -50,7 +50,7 @@ NEW_TAG = Statement("Another store, with ids of its own.", "update hg_meta set v
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what says nothing about a service; the reasons are in APART."""
+    """Leave out tests that do not concern a service; the reasons are in APART."""
     apart = [item for item in items if is_apart(item)]
     config.hook.pytest_deselected(items=apart)
     items[:] = [item for item in items if not is_apart(item)]
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither the environment nor a file in the working folder has a say."""
+    """The environment and files in the working folder have no effect."""
     for name in (
         "URL",
         "COORDINATION_URL",
@@ -77,19 +77,21 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 @pytest.fixture(params=[*STORES, HTTP])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which of the four stores this is, or the service."""
+    """One of the four stores, or the service."""
     return str(request.param)
 
 
 class Prepared:
-    """A database with a schema, as new for each test. Its connection stays open: a server's new one knows nothing."""
+    """A database with a schema, as new for each test. Its connection stays open, because a new one knows nothing of the
+    server.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._database = open_database(url, PATIENT_OPTIONS)
 
     def empty(self) -> None:
-        """No locks, no history, and a tag that no other store has."""
+        """No locks, no history, and a unique tag."""
         self._database.write(_empty)
 
     def close(self) -> None:
@@ -120,7 +122,7 @@ def spokesman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spokesman]:
 
 @pytest.fixture(scope="session")
 def prepared(servers: Servers) -> Iterator[Callable[[str], Prepared]]:
-    """A database on each kind of server, made when it is first asked for."""
+    """A database on each kind of server, created on first use."""
     with ExitStack() as at_the_end:
 
         @cache
@@ -183,7 +185,7 @@ def gate(gates: Gates) -> headgate.Gate:
 
 @pytest.fixture
 def store(store_url: str) -> Iterator[LockStore]:
-    """The port of its locks, on connections of its own."""
+    """The port of its locks, on separate connections."""
     store = OpenLocks(store_url)
     yield store.locks
     store.close()

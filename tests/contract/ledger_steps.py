@@ -1,4 +1,4 @@
-"""What the ledger's cases are made of: a small pipeline, chunks in every state, and a look at all that is kept."""
+"""Building blocks of the ledger's cases: a small pipeline, chunks in every state, and a dump of everything stored."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from tests.contract.steps import SHORT
 from tests.waiting import until
 
 WHY = "the test wants it so"
-#: Variables by which a program or a shell runs other code, or finds other files; and names that are none.
+#: Variables by which a program or a shell runs other code, or finds other files; and invalid names.
 RUNS_CODE = (
     "PATH", "BASH_FUNC_ls%%", "BASH_ENV", "ENV", "IFS", "PS4", "SHELLOPTS", "LD_PRELOAD", "LD_LIBRARY_PATH",
     "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT", "RUBYOPT", "NODE_OPTIONS",
@@ -48,7 +48,7 @@ def one_job(gate: Gate, **policy: Any) -> Ledger:
 
 
 def expire(gate: Gate, dataid: str, seconds: float = 0.000_001) -> None:
-    """The worker of a chunk died a while ago."""
+    """Make the worker of a chunk appear to have died some time ago."""
     database(gate).write(lambda tx: tx.run(EXPIRE, dataid=dataid, ago=round(seconds * 1_000_000)))
 
 
@@ -59,7 +59,7 @@ def clear(gate: Gate, *others: str) -> None:
 
 
 def hurry(gate: Gate) -> None:
-    """Every delay is over."""
+    """All delays have passed."""
     for statement in (HURRY, HURRY_ROWS):
         database(gate).write(lambda tx: tx.run(statement))  # noqa: B023 - run at once
 
@@ -71,13 +71,13 @@ def status_of(ledger: Ledger, dataset: str, dataid: str, job: str, kind: str = "
 
 
 def next_id(ledger: Ledger, job: str) -> str | None:
-    """What find_next gives, in short."""
+    """The result of find_next, in short."""
     claim = ledger.find_next(job)
     return None if claim is None else claim.dataid
 
 
 def everything(gate: Gate) -> tuple[list[Row], list[Entry], list[Any]]:
-    """All that the ledger keeps: rows, history, and what may be claimable."""
+    """Everything that the ledger stores: rows, history, and claimable chunks."""
     ledger = gate.ledger
     rows = [replace(row, expires_in=None, retry_in=None) for row in ledger.status()]
     told = [entry for entry in gate.history(limit=100_000) if entry.noun in ("chunk", "job")]
@@ -92,7 +92,7 @@ def told(gate: Gate, job: str, dataid: str) -> list[tuple[str, str, str]]:
 
 
 def claimed(ledger: Ledger, job: str) -> Claim:
-    """The next chunk, which must be there."""
+    """The next chunk, which must exist."""
     claim = ledger.find_next(job)
     assert claim
     return claim
@@ -104,5 +104,5 @@ def summary(changes: Any) -> list[tuple[str, str, str, str]]:
 
 
 def let_lease_end(ledger: Ledger, job: str, dataid: str) -> None:
-    """A claim with a short lease ends by itself, by the store's clock."""
+    """A claim with a short lease expires by the store's clock."""
     until(lambda: any(row.expired for row in ledger.status(job=job, dataid=dataid)), f"{SHORT} s to pass")

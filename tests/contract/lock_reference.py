@@ -1,4 +1,4 @@
-"""Locks in memory as the core decides about them, and nothing else: what every store is compared with."""
+"""Locks in memory, decided by the core alone: the reference for every store."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -63,7 +63,7 @@ def apply_to_queue(queue: list[QueueEntry], change: Change, tag: str, ticket: in
 def replay(
     resources: Mapping[str, ResourceSnapshot], outcome: LockOutcome[object], tag: str, ticket: int
 ) -> dict[str, ResourceSnapshot]:
-    """The resources after the changes, as a store that only applies them has them."""
+    """The resources after the changes, as a store keeps them that only applies changes."""
     locks = {lock.id: lock for each in resources.values() for lock in (*each.locks, *each.expired)}
     queue = [entry for each in resources.values() for entry in each.queue]
     for change in outcome.changes:
@@ -80,7 +80,7 @@ def replay(
 
 
 class LockReference:
-    """Has the methods of a store that the scripts of tests call."""
+    """It has the methods of a store that the tests' scripts call."""
 
     def __init__(self, rules: LockRules, tag: str) -> None:
         self.tag = tag
@@ -143,7 +143,7 @@ class LockReference:
         return self._resources.get(uri) or ResourceSnapshot(uri)
 
     def _of(self, lock_id: str) -> str:
-        """The resource of a lock, or the first one, where the lock is missed."""
+        """The resource of a lock, or the first one if the lock is missing."""
         ids = {lock.id: uri for uri, each in self._resources.items() for lock in each.locks}
         return ids.get(lock_id) or next(iter(self._resources))
 
@@ -159,7 +159,7 @@ class LockReference:
         return outcome.result, number
 
     def _tell(self, record: LockRecord, *, once: bool = False) -> None:
-        """Record it; a refusal `once`, since a test takes less than a minute."""
+        """Record it; a refusal only `once`, because a test takes less than a minute."""
         entry = (record.client, record.event, record.before, record.after)
         if not once or (record.resource, entry) not in self._refused:
             self.told.append(entry)

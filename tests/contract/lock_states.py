@@ -17,10 +17,10 @@ from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, history_of, req
 from tests.waiting import until
 
 OTHER = "somebody else"
-#: A waiter that is left to die is given up after this long: long enough to be seen waiting before.
+#: A waiter that is left to die is given up after this time: long enough to be seen waiting before.
 WAITER_LEASE_MICROSECONDS = 1_500_000
 
-#: States as they are brought about: a lock is held forever, or by a lease.
+#: How states are reached: a lock is held forever, or by a lease.
 STATES = {
     **{state: (state, None) for state in LOCK.states},
     "shared by a lease": ("shared", LONG),
@@ -30,15 +30,15 @@ STATES = {
 
 @dataclass
 class Case:
-    """One lock, in whatever state, and the store that it is in."""
+    """One lock, in any state, and its store."""
 
     store: LockStore
-    #: A session of its own, for a client that is to die.
+    #: A separate session, for a client that is to die.
     doomed: OpenLocks
     request: Request
     lock: Lock | None = None
     ticket: Ticket | None = None
-    #: What somebody else holds, to block it.
+    #: The lock of another client that blocks it.
     obstacle: Lock | None = None
     #: Whether this client will be left to die.
     mortal: bool = False
@@ -50,12 +50,12 @@ class Case:
 
     @property
     def actor(self) -> LockStore:
-        """Where the client of this lock does its own acts."""
+        """Where the client of this lock acts itself."""
         return self.doomed.locks if self.mortal else self.store
 
     @property
     def lock_id(self) -> str:
-        """The lock's id, or the one that it would have been given."""
+        """The lock's id, or the one that it would have received."""
         if self.lock:
             return self.lock.id
         return replace(self.request, id=kept_id(self.store, self.request)).lock_id(self.store.tag, self.resource)
@@ -79,12 +79,12 @@ def new_case(url: str, store: LockStore, state: str, event: str, resource: str =
 
 
 def obstruct(case: Case) -> None:
-    """Somebody else holds the resource."""
+    """Another client holds the resource."""
     (case.obstacle,) = case.store.acquire(request_for(OTHER, (case.resource, EXCLUSIVE)))
 
 
 def clear(case: Case) -> None:
-    """Somebody else is gone."""
+    """The other client has left."""
     if case.obstacle:
         case.store.release(case.obstacle.id, case.obstacle.token)
         case.obstacle = None
@@ -164,7 +164,7 @@ BRING: dict[str, Callable[[Case, str], None]] = {
 
 
 def fire(case: Case, event: str) -> None:
-    """Do what the event stands for; a refusal is kept as the outcome."""
+    """Perform the action of the event; a refusal is kept as the outcome."""
     try:
         FIRE[event](case)
     except HeadgateError as error:
@@ -173,7 +173,7 @@ def fire(case: Case, event: str) -> None:
 
 def fire_grant(case: Case) -> None:
     if case.ticket and is_waiting(case):
-        clear(case)  # A store may hand it over at once, or leave it to be taken.
+        clear(case)  # A store may grant it directly, or leave it to be acquired.
         grant = case.actor.take_turn(case.ticket)
         assert grant, "it is this ticket's turn"
         (case.lock,) = grant
@@ -197,7 +197,7 @@ def fire_wait(case: Case) -> None:
 
 
 def fire_withdraw(case: Case) -> None:
-    # A ticket releases what was granted to it; one that was never handed out has nothing to release.
+    # A ticket releases its grants; one that was never issued has nothing to release.
     stranger = Ticket(1_000_000, request_for("the client", (case.resource, SHARED)))
     case.store.withdraw(case.ticket or stranger)
 
@@ -238,7 +238,7 @@ def fire_break(case: Case) -> None:
 
 
 def fire_hand_over(case: Case) -> None:
-    # To anyone who has it: so it can be looked at as before.
+    # To any other principal, so that it can be checked as before.
     case.lock = case.store.hand_over(case.lock_id, case.lock.principal if case.lock else "somebody", "")
 
 
@@ -275,7 +275,7 @@ def is_held(case: Case) -> bool:
 
 
 def state_of(case: Case) -> str:
-    """Where it is now, as far as the store shows: what left without a trace was withdrawn."""
+    """Its current state, as far as the store shows it: a lock that left without a trace was withdrawn."""
     held = [lock for lock in case.store.list(LockFilter(resource=case.resource)) if lock.id == case.lock_id]
     if held:
         return held[0].mode

@@ -1,4 +1,4 @@
-"""The fifth store of the contract: a real service, on SQLite, spoken to over HTTP by the client."""
+"""The fifth store of the contract: a real service, on SQLite, used over HTTP by the client."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -24,17 +24,17 @@ HTTP = "http"
 PRINCIPAL = "the contract"
 #: The stores that keep a ledger.
 LEDGER_STORES = [*SQL_STORES, HTTP]
-#: Files of the contract that say nothing about a service, each with the reason.
+#: Files of the contract that do not concern a service, each with the reason.
 APART = {
     "test_locks_unavailable": "it takes the database itself away",
     "test_ledger_schema": "it looks at the database's own tables and plans",
 }
-#: The gate behind each service of this process: what looks into the database looks here.
+#: The gate behind each service of this process: checks of the database use it.
 BEHIND: dict[str, Gate] = {}
 
 
 class Spokesman:
-    """One service for many tests, each on an emptied store."""
+    """One service for many tests, each with an emptied store."""
 
     def __init__(self, store_url: str, empty: Callable[[], None]) -> None:
         self._store_url = store_url
@@ -45,7 +45,7 @@ class Spokesman:
         self.url = self._server.url
 
     def begin(self) -> str:
-        """A store as new behind the same address. Returns an API token."""
+        """A new store behind the same address. Returns an API token."""
         self._gate.close()
         self._empty()
         self._gate = BEHIND[self.url] = connect(self._store_url)
@@ -58,12 +58,12 @@ class Spokesman:
 
 
 def behind(gate: Gate) -> Gate:
-    """The gate on the database itself: this one, or that of the service that it speaks to."""
+    """The gate on the database itself: this one, or that of its service."""
     return BEHIND.get(gate.root.name, gate)
 
 
 class LocksOverHttp:
-    """The locks of a service under the names of the port, for cases that speak to a store itself."""
+    """The locks of a service with the methods of the port, for cases that use a store directly."""
 
     def __init__(self, gate: Gate) -> None:
         self._locks: Any = gate.locks
@@ -99,12 +99,12 @@ class LocksOverHttp:
 
 
 def port_of(gate: Gate) -> LockStore:
-    """The locks of a gate as a store has them."""
+    """The locks of a gate, as a store has them."""
     return cast("LockStore", LocksOverHttp(gate)) if gate.service else gate.store.locks
 
 
 class OpenLocks:
-    """The port of the locks behind a URL, on connections of its own."""
+    """The port of the locks behind a URL, on separate connections."""
 
     def __init__(self, url: str) -> None:
         self._root: Gate | Store = connect(url) if url.startswith(HTTP) else open_store(url, options=PATIENT_OPTIONS)
@@ -115,13 +115,13 @@ class OpenLocks:
 
 
 def is_apart(item: pytest.Item) -> bool:
-    """Whether a test is one of those that are not run over HTTP."""
+    """Whether a test is not run over HTTP."""
     call = getattr(item, "callspec", None)
     return call is not None and call.params.get("kind") == HTTP and item.path.stem in APART
 
 
 def kept_id(store: LockStore, request: Request) -> str:
-    """The id that the store knows a request by: a service keeps the ids of each principal apart."""
+    """The id by which the store knows a request: a service separates the ids of its principals."""
     if not isinstance(store, LocksOverHttp):
         return request.id
     return scoped_id(PRINCIPAL, request.id)

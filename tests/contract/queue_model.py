@@ -1,4 +1,4 @@
-"""The queue as the tables alone say it: no store, no clock. What a store does must be what this does."""
+"""The queue according to the tables alone: no store, no clock. Every store must do the same."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,21 +37,21 @@ class Thing:
     last: str | None = None
     retries: int = 0
     made: int = 0
-    #: The token of the newest taking, and whether it is taken by it.
+    #: The token of the newest take, and whether that still holds the item.
     token: int = 0
     taken: bool = False
 
 
 @dataclass
 class Model:
-    """All batches and jobs, and what is held."""
+    """All batches and jobs, and the holds."""
 
     things: dict[str, Thing] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
     told: list[tuple[str, str, str, str]] = field(default_factory=list)
 
     def first(self, machine: Machine, state: str) -> str | None:
-        """Whose turn it is."""
+        """The next item."""
         if "*" in self.holds:
             return None
         free = [
@@ -87,7 +87,7 @@ class Model:
         self._move(thing, event)
 
     def has(self, taken: Taken) -> bool:
-        """Whether it is still the owner's."""
+        """Whether it still belongs to the owner."""
         thing = self.things.get(taken.id)
         return bool(thing and thing.taken and (thing.token, thing.state) == (taken.token, taken.state))
 

@@ -1,4 +1,4 @@
-"""What the queue's cases are made of: items in every state, every row taken, and a look at all that is kept."""
+"""Building blocks of the queue's cases: items in every state, every row fired, and a dump of everything stored."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,18 +21,18 @@ T = TypeVar("T")
 WHY = "the test wants it so"
 WHO = "the operator"
 PROFILE = "demo_content"
-#: The states of a job that goes well, in order.
+#: The states of a successful job, in order.
 STEPS = work_states(INGEST_JOB)
 FOLDERS = (Folder.PROCESSING, Folder.FAILED, Folder.COMPLETED)
 
 
 def port(gate: Gate) -> QueueStore:
-    """The store's own side of the queue, where events can be fired by callers that may not."""
+    """The store's own side of the queue, where events can be fired by callers that may not do so."""
     return cast("QueueStore", QueueOverHttp(gate.queue)) if gate.service else gate.store.queue
 
 
 class QueueOverHttp:
-    """The queue of a service under the names of the port, for cases that speak to a store itself."""
+    """The queue of a service with the methods of the port, for cases that use a store directly."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -57,14 +57,14 @@ def new_batch(queue: Queue, profile: str = PROFILE) -> Batch:
 
 
 def taken_batch(queue: Queue, state: str = "pending") -> Batch:
-    """The next batch of a state, which must be there."""
+    """The next batch in a state, which must exist."""
     batch = queue.acquire_batch(state, lease=LONG)
     assert batch is not None
     return batch
 
 
 def taken_job(queue: Queue, state: str = "pending") -> IngestJob:
-    """The next job of a state, which must be there."""
+    """The next job in a state, which must exist."""
     job = queue.acquire_job(state, lease=LONG)
     assert job is not None
     return job
@@ -92,7 +92,7 @@ def batch_with_jobs(
 
 
 def job_in(queue: Queue, state: str, good: str | None = None) -> IngestJob:
-    """The only job of a new batch, in that state; a failed one with that last good step."""
+    """The only job of a new batch, in that state; a failed one with that last successful step."""
     batch = batch_with_jobs(queue)
     job = queue.job(queue.job_ids(batch.id, Folder.PROCESSING)[0])
     if state == "held":
@@ -109,12 +109,12 @@ def job_in(queue: Queue, state: str, good: str | None = None) -> IngestJob:
 
 
 def next_step(state: str) -> str:
-    """Where a job goes that ends a step well."""
+    """The state that follows a successful step."""
     return INGEST_JOB.find(state, forward_event(INGEST_JOB, state))[0].target
 
 
 def advance(queue: Queue, job: IngestJob, state: str) -> IngestJob:
-    """Step by step, all well, up to a state."""
+    """Step by step, all successful, up to a state."""
     while job.state != state:
         taken = taken_job(queue, job.state)
         assert taken.id == job.id
@@ -123,7 +123,7 @@ def advance(queue: Queue, job: IngestJob, state: str) -> IngestJob:
 
 
 def batch_in(queue: Queue, state: str, *, well: bool = True) -> Batch:
-    """A batch in that state; `well`: its only job has completed, or will."""
+    """A batch in that state; `well`: its only job has completed, or will complete."""
     if state == "pending":
         return new_batch(queue)
     if state == "held":
@@ -160,12 +160,12 @@ def as_batch(item: Item) -> Batch:
 
 
 def as_taken(item: Item, state: str | None = None) -> Taken:
-    """What an owner of the item would show."""
+    """The proof of an item's owner."""
     return Taken(item.id, max(item.token, 1), state or item.state, "somebody", LONG)
 
 
 def take(queue: Queue, item: Item) -> Item:
-    """The item, taken: it must be the next of its state."""
+    """The taken item: it must be the next one in its state."""
     found = taken_batch(queue, item.state) if is_batch(item.id) else taken_job(queue, item.state)
     assert found.id == item.id
     return found
@@ -175,7 +175,7 @@ def take(queue: Queue, item: Item) -> Item:
 
 
 def prepared_for(queue: Queue, machine: Machine, row: Transition) -> Item:
-    """An item on which the row may be fired: in its state, with its condition met."""
+    """An item for which the row can be fired: in its state, with its condition met."""
     if row.event == "report":
         return queue.batch(job_in(queue, "completed").batch)
     if machine.name == BATCH.name:
@@ -185,7 +185,7 @@ def prepared_for(queue: Queue, machine: Machine, row: Transition) -> Item:
 
 
 def fire_row(gate: Gate, row: Transition, item: Item) -> Item:
-    """Fire it, as the actor that may."""
+    """Fire it, as an actor that may."""
     if row.by is By.OWNER:
         return gate.queue.fire(take(gate.queue, item), row.event, WHY)
     return port(gate).act(item.id, row.event, row.by, WHY, WHO)
@@ -200,7 +200,7 @@ def row_name(machine: Machine, row: Transition) -> str:
 
 
 class Everything(NamedTuple):
-    """All that the queue keeps."""
+    """Everything that the queue stores."""
 
     batches: list[Batch]
     jobs: list[IngestJob]
@@ -211,7 +211,7 @@ class Everything(NamedTuple):
 
 
 def everything(gate: Gate) -> Everything:
-    """All of it, as anybody may read it."""
+    """All of it, as any caller can read it."""
     queue = gate.queue
     batches = list(queue.batches())
     counts = {noun: dict(found) for noun, found in queue.counts().items()}
@@ -237,7 +237,7 @@ def told(gate: Gate, item: str) -> list[Entry]:
 
 
 def is_there(queue: Queue, item_id: str) -> bool:
-    """Whether anybody knows the item."""
+    """Whether the item still exists."""
     try:
         if is_batch(item_id):
             queue.batch(item_id)
@@ -249,12 +249,12 @@ def is_there(queue: Queue, item_id: str) -> bool:
 
 
 def untaken(item: Item) -> Item:
-    """The item without what a taking changes."""
+    """The item without the values that a take changes."""
     return replace(item, worker="", token=0, lease=None)
 
 
 def retaken(acquire: Callable[[], T | None]) -> T:
-    """What a dead consumer had, once it is free again."""
+    """A dead consumer's item, once it is free again."""
     found: list[T] = []
 
     def look() -> bool:

@@ -1,4 +1,4 @@
-"""What the cases are made of: asking, dying, waiting, and looking at everything that a store holds."""
+"""Building blocks of cases: requests, deaths, waiting, and dumps of a store's content."""
 
 import threading
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from tests.waiting import until
 
 T = TypeVar("T")
 
-#: Far longer than anything here takes, even on a loaded machine.
+#: Far longer than any step here takes, even on a loaded machine.
 PATIENCE = 30.0
-#: Leases that their holders mean to keep.
+#: Leases that their holders renew.
 LONG, LONGER = 8.0, 10.0
 #: A lease that nobody renews. Not shorter: it must outlive the steps before its end.
 SHORT = 0.3
@@ -38,7 +38,7 @@ class Gates:
         self._open: list[Gate] = []
 
     def open(self, **settings: str) -> Gate:
-        """One more, with connections (or a session) of its own."""
+        """One more, with its own connections (or session)."""
         gate = headgate.connect(self.url, **settings)
         self._open.append(gate)
         return gate
@@ -70,7 +70,7 @@ def request_for(
 def lock_of_the_dead(
     gates: Gates, resource: str, mode: str = "exclusive", client: str = "dead", **settings: str
 ) -> Lock:
-    """A leased lock whose holder does not renew it any more: its lease expired by the store's clock."""
+    """A leased lock whose holder no longer renews it: its lease expired by the store's clock."""
     doomed = gates.open(**settings)
     lock = doomed.locks.acquire(client, resource, mode, lease=SHORT)
     let_die(lock, gates.open())
@@ -78,7 +78,7 @@ def lock_of_the_dead(
 
 
 def let_die(lock: Lock, witness: Gate) -> None:
-    """Renew nothing, and wait until the store says that the lock is gone, though its holder's process lives on."""
+    """Renew nothing, and wait until the store reports that the lock is lost, although its holder's process is alive."""
     until(lambda: not is_there(witness, lock.id), f"the lease of {lock.id} to run out")
 
 
@@ -91,7 +91,7 @@ def is_there(gate: Gate, lock_id: str) -> bool:
 
 
 def in_thread(work: Callable[[], T]) -> "Future[T]":
-    """Run it beside the test; its result or error is in the future."""
+    """Run it in parallel to the test; its result or error is in the future."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -107,7 +107,7 @@ def in_thread(work: Callable[[], T]) -> "Future[T]":
 def queue_behind(
     gate: Gate, client: str, resource: str, mode: str, wait: float = PATIENCE, **more: Any
 ) -> "Future[Lock]":
-    """Somebody waits in a thread; releases once the place in the queue is taken."""
+    """A client waits in a thread; returns once the position in the queue is taken."""
     before = len(gate.locks.waiters(resource))
     future = in_thread(lambda: gate.locks.acquire(client, resource, mode, wait=wait, **more))
     until(lambda: len(gate.locks.waiters(resource)) > before or future.done(), f"{client} to stand in the queue")
@@ -115,19 +115,19 @@ def queue_behind(
 
 
 def granted(future: "Future[T]") -> T:
-    """What was waited for."""
+    """The awaited result."""
     return future.result(timeout=PATIENCE)
 
 
 def failure(future: "Future[Any]") -> BaseException:
-    """Why it did not come."""
+    """Why it did not arrive."""
     error = future.exception(timeout=PATIENCE)
     assert error is not None
     return error
 
 
 class Everything(NamedTuple):
-    """All that a store holds."""
+    """Everything that a store contains."""
 
     locks: list[Lock]
     waiters: list[Waiter]
@@ -137,7 +137,7 @@ class Everything(NamedTuple):
 
 
 def history_of(locks: Any, *, limit: int = 100_000, **which: Any) -> list[Entry]:
-    """What happened in the store of these locks, newest first."""
+    """The events in the store of these locks, newest first."""
     wanted = HistoryFilter(limit=limit, **which)
     if hasattr(locks, "told"):
         return list(locks.told.read(wanted))
@@ -150,7 +150,7 @@ def history_of(locks: Any, *, limit: int = 100_000, **which: Any) -> list[Entry]
 
 
 def everything(store: LockStore | Gate) -> Everything:
-    """All that the store holds: locks, queues, history with its counts, and known names."""
+    """Everything that the store contains: locks, queues, history with its counts, and known names."""
     port = port_of(store) if isinstance(store, Gate) else store
     return Everything(
         locks=[replace(lock, expires_in=None) for lock in port.list(LockFilter())],
