@@ -1,4 +1,4 @@
-"""Every benchmark, one after the other."""
+"""Every benchmark, one after another."""
 
 from __future__ import annotations
 

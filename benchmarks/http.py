@@ -168,7 +168,7 @@ def against_echo(folder: Path, generator: Generator) -> str:
 
 
 def measured(generator: Generator, whom: Contestant, kind: str) -> tuple[float, float]:
-    """Requests per second, and micro-seconds of processor time for each."""
+    """Requests per second, and microseconds of processor time for each."""
     before = _processor_seconds(whom.process.pid)
     found = generator.ask(whom, kind)
     spent = _processor_seconds(whom.process.pid) - before

@@ -110,7 +110,7 @@ async def load(order: Order) -> dict[str, float]:
 
 
 def main() -> None:
-    """Orders, one after the other."""
+    """Orders, one after another."""
     for line in sys.stdin:
         print(json.dumps(asyncio.run(load(Order(**json.loads(line))))), flush=True)
 

@@ -49,7 +49,7 @@ def with_many_finished(places: Places) -> str:
         few, many = in_turns(*turns)
         rows.append((name, few * 1e6, many * 1e6, many / few, MOST, at_most(many / few)))
     header = ("store", f"{FEW:,}", f"{FINISHED:,}", "times", "at most", "")
-    return table("find_next with many finished chunks, micro-seconds", header, rows)
+    return table("find_next with many finished chunks, microseconds", header, rows)
 
 
 def with_many_waiting(places: Places) -> str:
@@ -92,7 +92,7 @@ def under_an_old_snapshot(places: Places) -> str:
         assert first.dataid == "1000003", "what is resubmitted goes first"
     header = ("store", "without", "under it", "times", "at most", "")
     rows = [("PostgreSQL", fresh * 1e6, old * 1e6, old / fresh, MOST, at_most(old / fresh))]
-    return table(f"find_next after {CLAIMS:,} claims under an old snapshot, micro-seconds", header, rows)
+    return table(f"find_next after {CLAIMS:,} claims under an old snapshot, microseconds", header, rows)
 
 
 def in_turns(one: Callable[[], list[float]], other: Callable[[], list[float]]) -> tuple[float, float]:

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> None:
         }  # fmt: skip
         rows += [(name, *_measure(kinds[name]())) for name in arguments or kinds]
     header = ("store", "loop, ms CPU", "loop, ms", "a process each, ms CPU", "at most", "")
-    print(table(f"A chunk of {CHUNKS} that run `true`, one after the other", header, rows))
+    print(table(f"A chunk of {CHUNKS} that run `true`, one after another", header, rows))
 
 
 def _measure(url: str) -> tuple[float, float, float, float, str]:

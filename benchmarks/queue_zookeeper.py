@@ -62,7 +62,7 @@ def our_step(url: str) -> Step:
 
 
 class BareCalls:
-    """The same operations, one after the other through the list as it was at the beginning."""
+    """The same operations, one after another through the list as it was at the beginning."""
 
     def __init__(self, hosts: str, root: str) -> None:
         from kazoo.client import KazooClient

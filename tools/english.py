@@ -45,6 +45,13 @@ VOCABULARY = {
     r"go(?:es)? on with: ": "continue with",
     r"is no(?<!there is no) (?:number|file|list|mapping|JSON|address|time|id|URL|batch|database|table)": "is not a",
     r"does not reach that far": "lacks the scope",
+    r"(?:holds? (?:it|them)|held) still": "locked",
+    r"go(?:es)? on behind": "continues after",
+    r"tried again": "retried",
+    r"begins? so": "has that prefix",
+    r"lets? [a-z]+ go on": "continue, resume",
+    r"[Mm]icro-seconds?": "microseconds",
+    r"one after the other": "one after another",
     r"(?<=^test )(?:who|what)(?!_)": "the thing first: a caller that …, items that …",
     r"(?:RULES|ENGLISH|HOUSE|STYLE|WAKEUPS)\.md|seed 0\d\d": "a document that readers do not have",
 }

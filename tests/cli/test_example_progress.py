@@ -27,9 +27,7 @@ def test_a_stalled_job_is_reported_once_with_the_reason(tmp_path: Path, monkeypa
     assert "bid0000000004 (attic.checkm) is pending" in line
 
 
-def test_a_job_that_cannot_run_is_tried_again_after_growing_pauses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_cannot_run_is_retried_after_growing_pauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, said, runs = ExampleFolder(tmp_path / "example"), list[str](), 0
     now = 1000.0
     monkeypatch.setattr(loading, "steady", lambda: now)

@@ -1,4 +1,4 @@
-"""`lock run` ends the command before its lock can belong to another client, even if the store fails or it is stopped itself."""
+"""`lock run` ends the command before its lock can be lost, even if the store fails or it is stopped itself."""
 
 import os
 import signal

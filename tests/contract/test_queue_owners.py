@@ -253,7 +253,7 @@ def test_items_of_dead_owners_are_freed(gates: Gates) -> None:
 
 
 def test_a_batch_can_be_taken_behind_another_one(gate: Gate) -> None:
-    """So that one that cannot be done yet keeps nobody waiting."""
+    """So that an item that cannot be done yet blocks no other."""
     first, second = (gate.queue.submit("demo", "me", f"http://example.org/{each}").id for each in range(2))
     behind = gate.queue.acquire_batch("pending", after=first)
     assert behind is not None

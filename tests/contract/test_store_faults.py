@@ -164,7 +164,7 @@ def tokens_behind(gate: Gate) -> tuple[str, str]:
 REPAIRABLE: dict[str, Callable[[Gate], tuple[str, str]]] = {
     "a chunk that find_next does not see": lost_candidate,
     "a chunk that seems to miss an input": hidden_candidate,
-    "a failed chunk that is not tried again": lost_retry,
+    "a failed chunk that is not retried": lost_retry,
     "a candidate without a chunk": orphan_candidate,
     "a chunk that runs without a lease": running_without_lease,
     "a claim that never expires": endless_claim,

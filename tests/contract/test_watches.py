@@ -160,7 +160,7 @@ def test_jobs_with_mapped_inputs_do_with_other_content_what_their_on_late_says(
     assert (row.status, "raw/11.14 arrived or changed after it was read" in row.message) == (status, True)
 
 
-def test_a_refused_change_stays_as_it_is_and_is_tried_again(gate: Gate) -> None:
+def test_a_refused_change_stays_as_it_is_and_is_retried(gate: Gate) -> None:
     ledger = one_job(gate)
     gate.watches.take_turn(seen())
     landings(gate, [parcel("1", ("1.csv", 1))])

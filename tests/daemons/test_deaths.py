@@ -45,7 +45,7 @@ def test_after_three_crashes_the_job_is_held_and_the_others_continue(headgate: H
         assert [line.split(" ")[0] for line in gate.notices()] == [poison, bad]
         assert "3 (in processing)" in headgate("ingest", "job", bad).out
         assert f"note     {bad} is held: its worker crashed 3 times" in headgate("doctor").out
-        # A person lets it be tried again: it goes on where it was, and is counted again.
+        # An operator releases it: it continues where it was, and is counted again.
         assert headgate("ingest", "release", bad, "--reason", "the limit was raised").code == 0
         again = gate.queue.job(bad)
         assert (again.state, again.crashes, again.former) == ("processing", 0, "")

@@ -141,7 +141,7 @@ def moved(command: Headgate) -> list[object]:
 
 
 def is_stopped_outside_a_transaction(pid: int, url: str) -> bool:
-    """Stop it, and let it go on at once if it keeps the file locked: nobody else could take the job then."""
+    """Stop it, and continue it at once if it has locked the file, so that others can take the job."""
     os.kill(pid, signal.SIGSTOP)
     try:
         with connect(url, answer_within="0.3") as probe:

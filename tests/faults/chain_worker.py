@@ -48,7 +48,7 @@ class Rules:
 
 
 def define(gate: Gate, prefix: str = "") -> None:
-    """The chain. However often a worker dies or fails, its chunk is tried again."""
+    """The chain. However often a worker dies or fails, its chunk is retried."""
     for name in DATASETS:
         gate.ledger.define_dataset(prefix + name)
     for dataset, job in MADE_BY.items():

@@ -115,7 +115,7 @@ def see_two_rounds(gate: Gate) -> None:
 
 
 class Days:
-    """Days that go by, one after the other."""
+    """Days that go by, one after another."""
 
     def __init__(self, gate: Gate, night: Night) -> None:
         self._gate, self._night = gate, night

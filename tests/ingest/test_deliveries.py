@@ -58,7 +58,7 @@ def arrived(there: Site) -> list[tuple[str, ...]]:
     return [tuple(each.rcpt_tos) for each in there.box.mails]
 
 
-def test_a_mail_server_that_is_down_is_tried_again(there: Site, gate: Gate) -> None:
+def test_a_mail_server_that_is_down_is_retried(there: Site, gate: Gate) -> None:
     port, there.mail_port = there.mail_port, 1
     with there.gate() as away:
         found = try_now(away)
@@ -70,7 +70,7 @@ def test_a_mail_server_that_is_down_is_tried_again(there: Site, gate: Gate) -> N
 
 
 @pytest.mark.parametrize("answer", ["421 closing", "450 greylisted", "452 mailbox full"])
-def test_a_recipient_that_is_refused_for_now_is_tried_again_and_the_other_is_not(
+def test_a_recipient_that_is_refused_for_now_is_retried_and_the_other_is_not(
     there: Site, gate: Gate, answer: str, report: Report
 ) -> None:
     there.box.recipients = {BEN: answer}
@@ -216,7 +216,7 @@ def say_nothing(handler: Handler) -> None:
     handler.origin.closing.wait()
 
 
-def test_a_target_that_does_not_answer_is_tried_again(there: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_does_not_answer_is_retried(there: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     there.profile(callback_failure="warn", limits__tries=1, notification=[])
     hook_answers(there, say_nothing)
     with there.gate() as gate, running(gate):

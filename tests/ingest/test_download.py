@@ -68,7 +68,7 @@ def test_an_interrupted_download_is_continued(run: Run, origin: Origin, places: 
     assert ranges == ["", *(f"bytes={place}-" for place in places)]
 
 
-def test_a_reset_before_the_first_byte_and_a_busy_server_are_tried_again(run: Run, origin: Origin) -> None:
+def test_a_reset_before_the_first_byte_and_a_busy_server_are_retried(run: Run, origin: Origin) -> None:
     url = origin.add("/a", CONTENT, acts.reset, acts.status(503, Retry_After="1"))
     assert run(Wanted(url, "a.bin")).failed == ()
     assert len(origin.asked("/a")) == 3

@@ -451,7 +451,7 @@ def test_a_report_whose_mail_server_is_away_leaves_later(there: Site, monkeypatc
     url = there.object_manifest("/1.checkm", FILES)
     with there.gate() as gate, running(gate):
         batch = ended(gate, gate.queue.submit("demo", "ann", url))
-        until(lambda: len(there.box.mails) >= 2, "it is tried again")
+        until(lambda: len(there.box.mails) >= 2, "it is retried")
         there.box.data = "250 OK"
         until(lambda: gate.inventory.messages(batch.id)[0].state == "delivered", "it is delivered")
     assert len({str(each["Message-ID"]) for each in there.mails()}) == 1

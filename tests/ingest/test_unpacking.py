@@ -100,7 +100,7 @@ def gnu_sparse() -> bytes:
 
 
 def chained_headers() -> bytes:
-    """Long names for one member, one after the other."""
+    """Long names for one member, one after another."""
     head = tarfile.TarInfo("a")
     head.type, head.size = tarfile.GNUTYPE_LONGNAME, len(ZEROS)
     return gzip.compress((head.tobuf(tarfile.GNU_FORMAT) + b"x" * len(ZEROS)) * 2) * 120

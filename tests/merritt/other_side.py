@@ -1,7 +1,7 @@
 """The other side of a shared tree: what Merritt's programs do there, as its public descriptions of the tree say.
 
 It works with kazoo alone and knows nothing of Headgate's code. Like the originals it makes no transactions: each change
-of a state is several writes, one after the other, and a process that is killed leaves what it had written by then.
+of a state is several writes, one after another, and a process that is killed leaves what it had written by then.
 """
 
 from __future__ import annotations

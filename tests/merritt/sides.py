@@ -47,7 +47,7 @@ class Side(Protocol):
         """Take the first job in a state, and let it fail."""
 
     def resume(self, job: str) -> None:
-        """Let a failed job go on behind its last good step."""
+        """Resume a failed job after its last successful step."""
 
     def hold(self, job: str) -> None:
         """Take a pending job, and hold it."""

@@ -169,7 +169,7 @@ class Case:
 
 
 def then(*acts: Callable[[Side], object]) -> Callable[[Side], object]:
-    """These, one after the other."""
+    """These, one after another."""
     return lambda side: [act(side) for act in acts]
 
 

@@ -169,7 +169,7 @@ def fill_queue(gate: Gate) -> None:
         [state for state in INGEST_JOB.states if state not in ("new", "failed", "cleaned", "deleted")]
     ):
         queue_steps.job_in(gate.queue, state)
-    for most in (1, 2):  # One is held because its worker died, the other one is tried again.
+    for most in (1, 2):  # One is held because its worker died, the other one is retried.
         queue_steps.batch_with_jobs(gate.queue, priority=0, max_crashes=most)
         assert gate.queue.acquire_job("pending", lease=0.03, outlives=True)
         until(lambda: gate.queue.reap() == 1, "its owner to die")

@@ -120,7 +120,7 @@ def sqlite_error(kind: type[sqlite3.Error], code: int) -> sqlite3.Error:
         (sqlite3.SQLITE_CANTOPEN, Trouble.SETUP),
     ],
 )
-def test_a_busy_file_is_tried_again_and_a_foreign_one_named(code: int, trouble: Trouble) -> None:
+def test_a_busy_file_is_retried_and_a_foreign_one_named(code: int, trouble: Trouble) -> None:
     database = Database(dialect_for("sqlite://"))
     error = sqlite_error(sqlite3.OperationalError, code)
     assert database.dialect.classify(error) is trouble

@@ -56,7 +56,7 @@ def _passes(gate: WriterGate) -> bool:
     return False
 
 
-def test_all_waiters_pass_the_gate_one_after_the_other(file: Path) -> None:
+def test_all_waiters_pass_the_gate_one_after_another(file: Path) -> None:
     gates = [WriterGate(file) for _ in range(8)]
     inside: list[int] = []
 

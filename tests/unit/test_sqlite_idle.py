@@ -109,7 +109,7 @@ def noting(asked: list[str], do: Callable[..., Any]) -> Callable[..., Any]:
     return noted
 
 
-def test_claims_one_after_the_other_read_nothing_more(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_one_after_another_read_nothing_more(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", [str(number) for number in range(4)])
     asked: list[str] = []

@@ -27,7 +27,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def work(progress: WorkProgress, clock: Clock, count: int, seconds: float) -> None:
-    """Chunks one after the other, each of that many seconds."""
+    """Chunks one after another, each of that many seconds."""
     for _ in range(count):
         progress.claimed("clean")
         clock.now += seconds

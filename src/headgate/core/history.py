@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class HistoryPlace(NamedTuple):
     """The position of an entry in the history, newest first: its time, then its id."""
 
-    #: Micro-seconds since 1970.
+    #: Microseconds since 1970.
     at: int
     id: int
 

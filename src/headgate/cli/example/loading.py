@@ -79,7 +79,7 @@ class Example:
     ) -> None:
         self._gate = gate
         self._say = say
-        #: Why a job of the pipeline could not run, how often in a row, and when it is tried again.
+        #: Why a job of the pipeline could not run, how often in a row, and when it is retried.
         self._stalls: dict[str, Stall] = {}
         self._folder = folder
         self._address = address

@@ -230,7 +230,7 @@ JOB = (
         "retry_delay",
         "number",
         "0",
-        "Seconds before a failed chunk is tried again, doubled with each further failure, up to 30 days.",
+        "Seconds before a failed chunk is retried, doubled with each further failure, up to 30 days.",
     ),
     Key(
         "on_failure",

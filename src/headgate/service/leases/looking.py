@@ -21,7 +21,7 @@ REST_SECONDS = 0.5
 
 
 class Looking(Generic[T]):
-    """One who waits. Its steps are taken one after the other, in any thread."""
+    """One who waits. Its steps are taken one after another, in any thread."""
 
     def __init__(
         self, look: Callable[[], T | None], listen: Callable[[Wake], Listening], rest: float = 0.0,

@@ -35,7 +35,7 @@ class Contents:
     token: int
     #: The last numbers issued to batches (bid) and ingest jobs (jid).
     numbers: Mapping[str, int]
-    #: How far earlier copies of this store jumped beyond its tokens and ids, as far as it is known.
+    #: How far earlier copies of this store jumped beyond its tokens and ids.
     jumped: Jump
     #: Other facts about the store, by name.
     facts: Mapping[str, str]

@@ -32,7 +32,7 @@ history = Table(
     metadata,
     # The key is (at, id) where the database can number rows within such a key: see below.
     Column("id", Number, primary_key=True, autoincrement=True),
-    Column("at", BigInteger, nullable=False, comment="micro-seconds since 1970"),
+    Column("at", BigInteger, nullable=False, comment="microseconds since 1970"),
     Column("noun", text(10), nullable=False),
     Column("event", text(20), nullable=False),
     # A resource's key as in lock ids, a data id, the number of a batch or ingest job, or a collection on hold.
@@ -47,7 +47,7 @@ history = Table(
     Column("state_after", text(40), nullable=False),
     Column("reason", text(1000), nullable=False),
     Column("count", Integer, comment="refusals within the minute; null: once"),
-    Column("spent", BigInteger, comment="micro-seconds in the state before, of a batch or ingest job"),
+    Column("spent", BigInteger, comment="microseconds in the state before, of a batch or ingest job"),
     Column("origin", BigInteger, comment="its id in the store that it was copied from; null: it happened here"),
     principal("who did it"),
     CheckConstraint(KNOWN, name="hg_history_event").ddl_if(callable_=all_but("postgresql")),

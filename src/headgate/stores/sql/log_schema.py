@@ -20,7 +20,7 @@ log = Table(
     Column("size", BigInteger, nullable=False, comment="bytes that were written in all"),
     Column("cut", Boolean(create_constraint=False), nullable=False, comment="something before it was left out"),
     Column("ended", Boolean(create_constraint=False), nullable=False),
-    Column("at", BigInteger, nullable=False, comment="micro-seconds since 1970"),
+    Column("at", BigInteger, nullable=False, comment="microseconds since 1970"),
     Column(
         "content", LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb"), nullable=False,
         comment="text, compressed with zlib",

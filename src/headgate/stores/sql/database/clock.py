@@ -16,7 +16,7 @@ DRIFT = 0.001
 
 
 class ClockJump(NamedTuple):
-    """The server's clock was set. All in micro-seconds."""
+    """The server's clock was set. All in microseconds."""
 
     #: The earlier time, projected to now.
     heard: int

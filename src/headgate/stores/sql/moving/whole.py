@@ -34,7 +34,7 @@ from headgate.stores.sql.schema_versions import versions
 #: The tables that are not copied row by row, and why.
 NOT_ROWS = {
     "hg_meta": "the facts about the store go as such; those about its place stay there",
-    "hg_token": "it has no rows: the last number that was given goes, and tokens go on behind it",
+    "hg_token": "it has no rows: the last issued number is copied, and tokens continue after it",
     "hg_session": "a browser is signed in at one store, and signs in again at another",
     "hg_daemon": "daemons work on one store, and sign on at another by themselves",
     "hg_watcher": "watchers work on one store, and start at another by themselves; the files that were counted move",

@@ -55,7 +55,7 @@ def _for_items(what: str, table: str, columns: str, order: str, behind: str) -> 
     return ItemStatements(
         read=Statement(f"A {what}.", f"select {columns} {source} where i.id = :id"),
         lock=Statement(
-            f"A {what}, held still, and what time it is.",
+            f"A {what}, locked, and the current time.",
             f"select {columns}, {{wall}} {source} where i.id = :id {{for_update}}",
         ),
         find_free=Statement(

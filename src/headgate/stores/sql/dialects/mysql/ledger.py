@@ -53,7 +53,7 @@ find_next: begin
     order by place, order_key limit 1 for update skip locked;
   end if;
   if v_place is null or v_place = 0 then rollback; select null; leave find_next; end if;
-  -- Nothing but READY inputs may be there: each of them once, and held still.
+  -- Nothing but READY inputs may be there: each of them once, and locked.
   select coalesce(sum(c.kind = 'OUTPUT' and k.kind = 'INPUT' and c.status = {{ready}}), 0),
          coalesce(sum(not (c.kind = 'OUTPUT' and k.kind = 'INPUT' and c.status = {{ready}})
                       and not (c.kind = 'INPUT' and k.kind = 'INPUT' and c.job_id <> a_job)), 0)

@@ -22,7 +22,7 @@ from headgate.stores.sql.fast_paths import NAME, Routine, chunk_words, routine
 DATASET_SPACE = 0x68676461
 #: Locks in this space protect a job's mark.
 MARK_SPACE = 0x68676D6B
-#: Micro-seconds. If writing a claim takes longer than this, its death may be noticed late.
+#: Microseconds. If writing a claim takes longer than this, its death may be noticed late.
 FLOOR = 60_000_000
 #: After a failover nothing is found, as after a changed definition: the slow path then follows the server.
 _CURRENT = IS_CURRENT.format(EPOCH)
@@ -69,7 +69,7 @@ begin
     and not exists (select from hg_candidate r where r.job_id = a_job and r.missing = 0 and r.place = 0)
   order by c.order_key limit 1 for update skip locked;
   if not found then return null; end if;
-  -- Nothing but READY inputs may be there: each of them once, and held still.
+  -- Nothing but READY inputs may be there: each of them once, and locked.
   perform from hg_chunk c
   where c.dataset_id = any(a_inputs) and c.dataid = v_dataid and c.kind = 'OUTPUT' and c.status = {{ready}} for share;
   get diagnostics v_ready = row_count;
