@@ -8,7 +8,7 @@ from tests.waiting import until
 
 
 class ZooKeeperEnsemble(Throwaway):
-    """Several ZooKeeper servers that elect a leader; each member may be killed and restarted on its own."""
+    """Several ZooKeeper servers that elect a leader; each member can be killed and restarted separately."""
 
     kind: ClassVar[str] = "zookeeper"
 
@@ -23,7 +23,7 @@ class ZooKeeperEnsemble(Throwaway):
         return "zookeeper://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members)
 
     def start(self) -> Self:
-        # All are launched before any is waited for: one alone has no majority and never answers.
+        # All are started before any is waited for: one alone has no majority and never answers.
         stopped = [member for member in self.members if not member.running]
         for member in stopped:
             member.launch()
@@ -33,7 +33,7 @@ class ZooKeeperEnsemble(Throwaway):
         return self
 
     def leader(self) -> ZooKeeper:
-        """The member that leads now; waits for an election that is under way."""
+        """The current leader; waits for an election in progress."""
         until(lambda: self._leading() is not None, "ZooKeeper to elect a leader", START_SECONDS)
         leader = self._leading()
         if leader is None:

@@ -1,4 +1,4 @@
-"""API tokens on every SQL store: proven, rotated, ended."""
+"""API tokens on every SQL store: verified, rotated, ended."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Another server takes over a store: no token is given twice, and nothing that an old token proves is accepted.
+"""Another server takes over a store: no token is issued twice, and nothing that an old token proves is accepted.
 
-The server stays the same here: the store's record names another one. On SQLite, where nobody can take over, an
+The server stays the same here: the store's record names a different one. On SQLite, where nobody can take over, an
 operator raises the tokens. Real failovers are in tests/faults/test_failover.py.
 """
 
@@ -31,7 +31,7 @@ NO_FACT = Statement("By hand.", "delete from hg_meta where name = :name")
 
 
 def set_fact(gate: Gate, name: str, value: str) -> None:
-    """Past all that the library looks at."""
+    """Beyond everything that the library checks."""
 
     def work(tx: Any) -> None:
         tx.run(NO_FACT, name=name)
@@ -46,7 +46,7 @@ def state(gate: Gate) -> StoreState:
 
 
 def take_over(gate: Gate, kind: str) -> None:
-    """As if what the store says came from another server."""
+    """As if the store's answers came from another server."""
     if kind == "sqlite":
         assert gate.store.epochs is not None
         gate.store.epochs.raise_tokens("the file was put back", "ann")
@@ -59,7 +59,7 @@ def reason_of(kind: str) -> str:
 
 
 class Before(NamedTuple):
-    """What was held when the other server took over."""
+    """The locks, claims and items held when the other server took over."""
 
     leased: Lock
     persistent: Lock
@@ -82,7 +82,8 @@ def prepare(gate: Gate) -> Before:
     )  # fmt: skip
 
 
-#: Whatever is asked first is asked of a store that has followed its server: each answers with a token, or is refused.
+#: Whatever is requested first, the store has followed its server by then: each request is answered with a token, or
+#: refused.
 FIRST_CALLS: dict[str, Callable[[Gate, Before], int]] = {
     "grant": lambda gate, _: gate.locks.acquire("z", "r:new", "exclusive").token,
     "grant again": lambda gate, _: gate.locks.acquire("z", "r:leased", "exclusive", lease=LONG).token,
@@ -248,7 +249,7 @@ def test_processes_that_notice_it_together_do_it_once(gates: Gates, kind: str) -
 @pytest.mark.parametrize("resource", ["r:old", "r:new"])
 @pytest.mark.parametrize("several", [False, True])
 def test_a_floor_that_was_raised_meanwhile_counts_for_everybody(gate: Gate, resource: str, *, several: bool) -> None:
-    """As after a restore, which a process that was connected all the time knows nothing of."""
+    """As after a restore, which a connected process does not know of."""
     gate.locks.release(gate.locks.acquire("a", "r:old", "exclusive"))
     floor = state(gate).highest_token + 10**9
     set_fact(gate, "token_floor", str(floor))
@@ -265,7 +266,7 @@ def test_a_floor_that_was_raised_meanwhile_counts_for_everybody(gate: Gate, reso
 
 @ON_ALL
 def test_a_resource_that_is_handed_over_has_a_token_beyond_the_floor(gate: Gate) -> None:
-    for _ in range(2):  # The second time the holder knows that somebody waits, and hands it over in one trip.
+    for _ in range(2):  # The second time the holder knows of a waiter, and grants it in one trip.
         lock = gate.locks.acquire("a", "r", "exclusive")
         waiter = queue_behind(gate, "b", "r", "exclusive")
         floor = state(gate).highest_token + 10**9
@@ -289,7 +290,7 @@ def test_a_waiter_is_granted_a_lock_that_a_failover_ended(gates: Gates, kind: st
 
 @ON_ALL
 def test_a_lock_delay_is_kept(gates: Gates, kind: str) -> None:
-    """A holder that does not know of it may still be at work: the resource stays closed as long as it asked for."""
+    """A holder that does not know of it may still be working: the resource stays locked for the requested time."""
     gate = gates.open(lock_delay="1000")
     held = gate.locks.acquire("a", "r", "exclusive", lease=LONG)
     take_over(gate, kind)
@@ -312,7 +313,7 @@ def test_a_lock_delay_is_kept_after_the_mode_that_a_lock_has_by_then(gates: Gate
 
 @ON_ALL
 def test_a_store_that_followed_no_server_keeps_all(gate: Gate, kind: str) -> None:
-    """One that was made before, or was moved here."""
+    """A store that was created before, or was moved here."""
     before = prepare(gate)
     database(gate).write(lambda tx: tx.run(NO_FACT, name="epoch"), look=False)
     assert gate.locks.renew(before.leased).token == before.leased.token

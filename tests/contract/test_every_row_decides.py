@@ -1,4 +1,4 @@
-"""No row of a state table is written in vain: a store that is opened without it does something else."""
+"""Every row of a state table has an effect: a store that is opened without it behaves differently."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -45,13 +45,13 @@ from tests.contract.test_locks_table import case_wanting
 from tests.contract.test_queue_crashes import die, taken_to_die
 from tests.waiting import PATIENT_OPTIONS, until
 
-#: Rows that something else than the store decides.
+#: Rows that are not decided by the store.
 APART = {("zookeeper", "lock: waiting lapse withdrawn"): "the ensemble removes the place of a session that ended"}
-#: Workers that may crash on an item, where its profile says nothing.
+#: Number of workers that may crash on an item, if its profile does not say.
 MOST_CRASHES = 3
 #: A lease that outlives the test.
 ENDLESS = 3600.0
-#: Takes a row: the gate that brings everything there, the gate that fires. Returns whether it happened as the row says.
+#: Fires a row: the gate that prepares everything, and the gate that fires. Returns whether it had the row's effects.
 Taking = Callable[[Gate, Gate], bool]
 
 
@@ -75,7 +75,7 @@ def without(gates: Gates) -> Iterator[Callable[[StoreOptions], Gate]]:
 
 
 def less(machine: Machine, row: Transition) -> Machine:
-    """The table without a row; what only that row leads to stays a state."""
+    """The table without a row; states that only this row led to are kept."""
     found = replace(machine)
     object.__setattr__(found, "rows", tuple(each for each in machine.rows if each is not row))
     return found
@@ -95,7 +95,7 @@ def idle_rows(
     kind: str, machine: Machine, gate: Gate, without: Callable[[StoreOptions], Gate],
     taking: Callable[[Transition], Taking],
 ) -> Sequence[str]:  # fmt: skip
-    """The rows without which nothing changes; first each must be taken as it is."""
+    """The rows whose removal changes nothing; each row is first fired as it is."""
     idle = []
     for row in machine.rows:
         assert taking(row)(gate, gate), row.name
@@ -128,7 +128,7 @@ def take_lock_row(url: str, usual: Gate, firing: Gate, row: Transition, resource
     case.store = firing.store.locks
     try:
         before = records(case, row)
-        with suppress(AssertionError):  # It is not granted, though it is its turn.
+        with suppress(AssertionError):  # It is not granted, although it is its turn.
             lock_states.fire(case, row.event)
         if Also.RECORD_HISTORY in row.also:
             return len(records(case, row)) > len(before)
@@ -143,7 +143,7 @@ def records(case: Case, row: Transition) -> list[int]:
 
 
 def is_free(case: Case) -> bool:
-    """Whether nobody stands before the next one, once the holder has left."""
+    """Whether no waiter is ahead of the next one, once the holder has left."""
     lock_states.clear(case)
     try:
         case.store.acquire(request_for("the next", (case.resource, EXCLUSIVE)))
@@ -203,7 +203,7 @@ def take_queue_row(usual: Gate, firing: Gate, machine: Machine, row: Transition)
 
 
 def ready_to_fire(usual: Gate, firing: Gate, machine: Machine, row: Transition) -> tuple[str, Callable[[], str | None]]:
-    """The item in its state, and what fires the event; it returns the id of an item that is new."""
+    """The item in its state, and a function that fires the event and returns the id of a new item."""
     queue = usual.queue
     if row.event == "submit":
         return "", lambda: firing.queue.submit(PROFILE, "ann", "https://example.org/x").id
@@ -233,7 +233,7 @@ def created(gate: Gate, taken: Taken, batch: str) -> str:
 
 
 def about_to_die(gate: Gate, machine: Machine, row: Transition) -> Item:
-    """Taken by a worker that died; with its last crash, if that is what the row asks for."""
+    """Taken by a worker that died; with its last crash, if the row requires that."""
     item = item_in(gate.queue, machine, row.source)
     for _ in range(MOST_CRASHES - 1 if row.target == "held" else 0):
         die(gate.queue, item)
@@ -253,13 +253,13 @@ def crashed(gate: Gate, machine: Machine, state: str) -> Item:
 
 
 def empty(gate: Gate) -> None:
-    """Whatever is left is taken by somebody, so that the next row finds nothing in its way."""
+    """All remaining items are taken, so that none blocks the next row."""
     gate.queue.report_finished()
     until(lambda: not any(take_all(gate, machine) for machine in (BATCH, INGEST_JOB)), "all items to be taken")
 
 
 def take_all(gate: Gate, machine: Machine) -> bool:
-    """Take what is free. Returns whether anything was: a store that lists items may show some of them later."""
+    """Take all free items. Returns whether there were any: a store with cached lists may show some of them later."""
     acquire = gate.queue.acquire_batch if machine is BATCH else gate.queue.acquire_job
     items = gate.queue.batches() if machine is BATCH else gate.queue.jobs()
     free = {item.state for item in items if not item.worker and item.state in work_states(machine)}

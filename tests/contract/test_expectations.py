@@ -1,4 +1,4 @@
-"""Expectations: what is late and why, one incident each, and who judges; on every store that keeps a ledger."""
+"""Expectations: what is late and why, one incident each, and the judge; on every store that keeps a ledger."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ from tests.contract.over_http import LEDGER_STORES, behind
 
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 LONG, SHORT = 600.0, 0.05
-#: Days of a month that is over.
+#: Days of a past month.
 DAYS = [f"2026-02-{day:02}" for day in range(1, 29)]
 FEBRUARY: dict[str, Any] = {"ids": DAYS, "from": "2026-03-01"}
 DEFINED_BEFORE = Statement("It was defined before all that.", "update hg_expectation set defined = 0")
@@ -38,7 +38,7 @@ def reason(gate: Gate, dataset: str, dataid: str) -> str:
 
 
 def pipeline(gate: Gate, **expects: Any) -> Ledger:
-    """Days are cleaned, and a month is made of those that are expected."""
+    """Days are cleaned, and a month is made from those that are expected."""
     ledger = gate.ledger
     for name in ("raw", "days", "months"):
         ledger.define_dataset(name, expect=expects.get(name))
@@ -49,7 +49,7 @@ def pipeline(gate: Gate, **expects: Any) -> Ledger:
 
 
 def delivery(gate: Gate) -> Callable[[int], None]:
-    """Delivers a file of raw/1, of so many bytes."""
+    """Delivers a file of raw/1 of the given size."""
     watches = behind(gate).watches
     token = watches.take_turn(Sighting("raw", "/data/in", "{x}.csv", "one", LONG, 2.0, None, looked=True)).token or 0
 
@@ -112,7 +112,7 @@ def test_a_chunk_that_was_ready_in_time_is_not_late_when_it_is_made_again(gate: 
 def test_the_history_says_that_a_chunk_was_ready_in_time_although_it_was_made_again_unjudged(
     gate: Gate, end: str
 ) -> None:
-    """The judge was away from before the deadline until after the chunk was made again."""
+    """The judge was not running from before the deadline until after the chunk was redone."""
     ledger = pipeline(gate, raw=listed("1"), days=listed("1", "2"))
     deliver = delivery(gate)
     deliver(1)
@@ -204,7 +204,7 @@ def test_the_reason_is_followed_upstream_to_where_it_begins(gate: Gate) -> None:
 
 @pytest.mark.parametrize("status", ["HOLD", "PENDING", "mine"])
 def test_a_chunk_that_is_held_is_late_for_that_whatever_its_inputs_are(gate: Gate, status: str) -> None:
-    """Data that arrives would change nothing."""
+    """Arriving data would change nothing."""
     ledger = pipeline(gate, days=listed("1"))
     ledger.set_status("days", "1", "clean", "OUTPUT", status, reason=WHY)
     judge(gate)
@@ -237,7 +237,7 @@ def test_a_period_is_complete_when_all_that_is_expected_is_ready(gate: Gate) -> 
         ledger.success(ledger.claim("clean", dataid))
     assert next_id(ledger, "monthly") is None
     assert "19 of 20 data ids are READY; missing 2026-02-02" in ledger.explain("monthly", "2026-02").sentence()
-    for dataid in ("2026-02-01", expected[0]):  # A Sunday that nobody expects is read too.
+    for dataid in ("2026-02-01", expected[0]):  # A Sunday that is not expected is read too.
         ledger.success(ledger.claim("clean", dataid))
     claim = claimed(ledger, "monthly")
     assert (claim.dataid, claim.inputs["days"].dataids) == ("2026-02", ("2026-02-01", *expected))

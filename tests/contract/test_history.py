@@ -16,7 +16,7 @@ from tests.shared_servers import Servers
 
 @pytest.fixture(scope="module", params=SQL_STORES)
 def gate(request: pytest.FixtureRequest, servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
-    """A store in which something of every kind has happened, mixed."""
+    """A store with events of every kind, mixed."""
     for url in fresh_store(request.param, servers, tmp_path_factory.mktemp("history")):
         with headgate.connect(url) as gate:
             fill(gate)

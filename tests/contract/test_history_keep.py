@@ -1,4 +1,4 @@
-"""History is kept as long as `history_keep` says: the oldest entries go in small steps, and nothing else notices."""
+"""History is kept for `history_keep`: the oldest entries are removed in small steps."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -49,7 +49,7 @@ def test_the_oldest_history_is_removed_in_steps(sql_url: str, monkeypatch: pytes
         assert gate.store.history.books[0].last() == last
         assert gate.locks.check(held).token == held.token
         assert gate.queue.batch(batch.id).state == "pending"
-        # What is older than the history has no entries, and that is no damage.
+        # Anything older than the history has no entries, and this is not damage.
         assert [fault.kind for fault in gate.locks.faults()] == []
         gate.locks.release(held)
         assert gate.history(limit=1)[0].id > last

@@ -1,4 +1,4 @@
-"""Incidents: what opens and closes them, with the change that they report, and what a person does about them."""
+"""Incidents: what opens and closes them, in the same transaction, and what operators do about them."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_success_closes_it(gate: Gate) -> None:
 
 
 def test_success_of_a_chunk_that_was_never_claimed_before_closes_it_too(gate: Gate) -> None:
-    """The claim and the report take the fast path, where nothing is wrong with a chunk."""
+    """The claim and the report take the fast path when nothing is wrong with a chunk."""
     failed_for_good(gate)
     clear(gate)
     gate.ledger.publish("raw", ["1"])

@@ -37,7 +37,7 @@ def gate(store_url: str) -> Iterator[headgate.Gate]:
 
 
 def writing(gate: headgate.Gate) -> Inventory:
-    """Where versions, intakes and messages are written: a service takes none from its callers."""
+    """Where versions, intakes and messages are recorded: a service accepts none from its callers."""
     return behind(gate).inventory
 
 
@@ -63,7 +63,7 @@ def test_files_are_recorded_whichever_of_them_came_with_further_digests(gate: he
 
 
 def test_a_version_without_files_is_recorded(gate: headgate.Gate) -> None:
-    """Objects of other tools may have one."""
+    """Objects from other tools may have one."""
     assert writing(gate).record(replace(VERSION, files=()))
     assert list(gate.inventory.files(ARK, 1)) == []
     (version,) = gate.inventory.versions(ARK)

@@ -231,7 +231,7 @@ def test_a_paused_job_gets_nothing(gate: Gate) -> None:
 
 
 def test_names_that_databases_tend_to_alter(gate: Gate) -> None:
-    """Exact on case, blanks and letters that look alike, and of the greatest length."""
+    """Sensitive to case, blanks and similar letters, and of maximum length."""
     ledger = gate.ledger
     ledger.define_dataset("raw")
     ledger.define_dataset("RAW")

@@ -1,4 +1,4 @@
-"""Pictures of many chunks: how many have which status, whole or in part."""
+"""Overviews of many chunks: counts by status, complete or in part."""
 
 import pytest
 
@@ -85,7 +85,7 @@ def test_invalid_requests_for_spans_are_refused(gate: Gate) -> None:
 
 def test_failures_are_paged_from_the_newest_on_also_where_many_failed_at_once(gate: Gate) -> None:
     ledger = one_job(gate)
-    for sink in ("mail", "print"):  # Neither makes data: their rows are those of what they read.
+    for sink in ("mail", "print"):  # Neither has outputs: their rows are those of their inputs.
         ledger.define_job(sink, inputs=["raw"])
     ledger.publish("raw", ["2", "10", "9"])
     for job in ("clean", "mail", "print"):

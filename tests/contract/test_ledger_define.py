@@ -1,4 +1,4 @@
-"""A pipeline is defined whole, or not at all."""
+"""A pipeline is defined completely or not at all."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def test_a_refused_pipeline_changes_nothing(gates: Gates, tmp_path: Path, monkey
         (BadValue, {"dataset": more, "job": {"late": {"inputs": ["raw"], "outputs": ["tidy"]}}}),
         (BadValue, {"dataset": more, "job": {"late": {"inputs": ["late"], "max_attempts": -1}}}),
         (Refused, {"dataset": {**more, "raw": {"order": "text"}}, "job": {"late": {"inputs": ["late"]}}}),
-        # Nothing is there that could seal it.
+        # There is no key to seal it with.
         (Refused, {"dataset": more | sealed, "job": {"late": {"inputs": ["late"]}}}),
         (BadValue, {"dataset": more | {"late": {"secrets": {"password": "env:NOT_SET"}}}}),
     ]

@@ -1,4 +1,4 @@
-"""What chunks are made from, and what is made from them: both ways across mappings."""
+"""The chunks that chunks are made from, and those made from them: in both directions across mappings."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_a_word_that_blocked_before_a_forced_claim_comes_back(gate: Gate) -> Non
     ledger.hold("clean", "1", reason=WHY)
     ledger.interrupt(ledger.force("clean", "1", reason=WHY), STOP)
     assert (row_of(gate, "1").status, row_of(gate, "1").former) == ("HOLD", "RESUBMIT")
-    # What is known to have failed is no interruption, though it is held as well.
+    # A known failure is not an interruption, even if the chunk is held as well.
     one_job(gate, on_failure="hold")
     claim = ledger.force("clean", "1", reason=WHY)
     ledger.fail(claim, "no")
@@ -109,7 +109,7 @@ def test_a_word_that_blocked_before_a_forced_claim_comes_back(gate: Gate) -> Non
 
 
 def test_a_job_that_makes_nothing_is_interrupted_too(gate: Gate) -> None:
-    """Its rows go, and the history counts: INPUT rows never become RESUBMIT."""
+    """Its rows are removed, and the history counts: INPUT rows never become RESUBMIT."""
     ledger = gate.ledger
     for name in ("raw", "beside"):
         ledger.define_dataset(name)

@@ -1,4 +1,4 @@
-"""A process remembers a job, and uses the fast path for it.
+"""A process caches a job, and uses the fast path for it.
 
 Over HTTP each claim carries its request's id, by which a repeat is recognised, and uses the slow path.
 """

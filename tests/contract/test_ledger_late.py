@@ -13,7 +13,7 @@ from tests.contract.ledger_steps import WHY, claimed, hurry, next_id, status_of,
 from tests.contract.over_http import LEDGER_STORES
 
 pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
-#: No calendar says which lanes a sample has.
+#: No calendar determines the lanes of a sample.
 BY_SAMPLE = {"kind": "split", "format": "{sample}.{lane}", "job_format": "{sample}"}
 NOTE = ("late", "READY", "READY")
 

@@ -1,4 +1,6 @@
-"""Leases, tokens, retries: a dead worker is noticed, a stale claim reports nothing, a poisonous chunk is held."""
+"""Leases, tokens, retries: a dead worker is noticed, a stale claim cannot report, a chunk that kills its workers is
+held.
+"""
 
 import re
 from collections.abc import Callable
@@ -180,7 +182,7 @@ def test_a_chunk_that_kills_its_workers_ends_on_hold(gate: Gate) -> None:
 
 
 def test_find_next_does_not_hand_out_what_killed_its_workers(gate: Gate) -> None:
-    """Also when nobody has reaped the last one yet."""
+    """Even if the last one was not reaped yet."""
     ledger = one_job(gate, max_crashes=1)
     ledger.publish("raw", "1")
     claimed(ledger, "clean")
@@ -244,7 +246,7 @@ def test_a_repeated_request_returns_the_same_claim(gate: Gate) -> None:
 
 
 def test_a_request_that_was_cut_off_is_recognised(gate: Gate) -> None:
-    """When the answer was lost, the claim is not."""
+    """If the answer was lost, the claim is not."""
     ledger = one_job(gate)
     ledger.publish("raw", ["1", "2"])
     first = ledger.find_next("clean", worker="me", lease=60)
@@ -266,7 +268,7 @@ def test_a_request_id_is_checked(gate: Gate) -> None:
 
 
 def test_the_number_left_counts_the_chunks_that_the_job_can_claim(gate: Gate) -> None:
-    """Not what runs, is done, is used up, or lacks an input; what must wait for another try is left too."""
+    """Chunks that are running, done, used up or lack an input are excluded, and so are those that wait for a retry."""
     ledger = one_job(gate, max_attempts=2, retry_delay=1000)
     assert ledger.left("clean") == 0
     ledger.publish("raw", ["1", "2", "3", "4"])
@@ -352,7 +354,9 @@ def test_the_doctor_finds_claims_of_the_dead_that_nobody_noticed(gate: Gate) -> 
 
 
 def test_plan_explain_and_the_doctor_agree_about_a_claim_whose_lease_has_expired(gate: Gate) -> None:
-    """It is what find_next would give; the row says that its worker died; a delay after a crash blocks everywhere."""
+    """The chunk that find_next would return; the row shows that its worker died; a delay after a crash blocks
+    everywhere.
+    """
     ledger = one_job(gate)
     ledger.publish("raw", ["1", "2"])
     assert ledger.find_next("clean", worker="w7") is not None

@@ -104,7 +104,7 @@ def test_an_upgrade_meets_a_reader_of_the_ledger(gate: Gate) -> None:
 
 
 def test_a_waiter_gets_the_chunk_when_the_claim_ends(gates: Gates, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a claim sends no wake-up: waiters poll, even where they could listen."""
+    """The end of a claim sends no wake-up: waiters poll, even if they could listen."""
     monkeypatch.setattr(listener, "LISTENING_PAUSE", 1000.0)
     monkeypatch.setattr(service_waiting, "SIGN_OF_LIFE_SECONDS", 1000.0)
     gate = gates.open()
@@ -119,7 +119,7 @@ def test_a_waiter_gets_the_chunk_when_the_claim_ends(gates: Gates, monkeypatch: 
 
 
 def test_a_running_chunk_cannot_be_released_as_a_lock(gate: Gate) -> None:
-    """It is listed and found by its id; the error says how to end it."""
+    """It is listed and found by its id; the error explains how to end it."""
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     claimed(ledger, "clean")
@@ -135,7 +135,7 @@ def test_a_running_chunk_cannot_be_released_as_a_lock(gate: Gate) -> None:
 
 
 def test_a_chunk_is_not_handed_over_while_a_job_reads_it(gates: Gates) -> None:
-    """A reader leaves, a writer waits, and a job still reads: the writer waits on."""
+    """A reader leaves, a writer waits, and a job still reads: the writer keeps waiting."""
     gate = gates.open()
     ledger = one_job(gate)
     ledger.publish("raw", "1")
@@ -190,7 +190,7 @@ print(json.dumps(seen))
 
 @pytest.mark.parametrize("resource", ["data:tidy/1", "data:raw/1"])
 def test_a_claim_and_a_lock_are_never_held_at_once(gates: Gates, resource: str) -> None:
-    """Two processes that claim and one that locks, side by side for two seconds."""
+    """Two processes that claim and one that locks, concurrently for two seconds."""
     ledger = one_job(gates.open())
     ledger.publish("raw", "1")
     programs = [(CLAIMER, "2"), (CLAIMER, "2"), (LOCKER, "2")]

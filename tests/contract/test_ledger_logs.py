@@ -1,4 +1,6 @@
-"""What an attempt wrote is kept with it: by who holds the claim, the latest text of each stream, as long as it says."""
+"""The output of an attempt is stored with it: by the holder of the claim, the latest text of each stream, for the set
+time.
+"""
 
 from datetime import timedelta
 

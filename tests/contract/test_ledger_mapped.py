@@ -1,4 +1,4 @@
-"""Jobs with mapped inputs: what a claim reads, what it waits for, and who is kept out meanwhile."""
+"""Jobs with mapped inputs: the read set of a claim, its requirements, and what it blocks meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_YEAR = {"kind": "period", "period": "year", "unit": "month", "need": "any"}
 
 
 def monthly(gate: Gate, **mapping: Any) -> Ledger:
-    """Days are cleaned one by one, and a month is made of its days."""
+    """Days are cleaned one by one, and a month is made from its days."""
     ledger = gate.ledger
     for name in ("raw", "days", "months", "years"):
         ledger.define_dataset(name, uri=f"file:///{name}")

@@ -1,4 +1,4 @@
-"""What mapped jobs must notice: chunks that vanish, chunks that were held meanwhile, other definitions and limits."""
+"""Changes that mapped jobs must notice: chunks that vanish or were held meanwhile, and new definitions and limits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make(ledger: Ledger, *dataids: str) -> None:
 
 
 def break_lane(ledger: Ledger, dataid: str) -> None:
-    """This lane fails for good."""
+    """This lane fails permanently."""
     ledger.publish("raw", dataid)
     ledger.fail(ledger.claim("lane", dataid), "no signal")
 

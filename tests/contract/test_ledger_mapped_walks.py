@@ -1,4 +1,4 @@
-"""Random walks through mapped jobs and fan-out: a chunk that may be claimed is found, whatever was done before."""
+"""Random walks through mapped jobs and fan-out: a claimable chunk is found, whatever happened before."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MADE = {
 
 
 def definitions(chance: Random) -> Mapping[str, dict[str, Any]]:
-    """Every kind of mapping, alone and beside others; how much is needed and what late inputs do is by chance."""
+    """Every kind of mapping, alone and combined; `need` and the reaction to late inputs are random."""
 
     def some(kind: str, **more: Any) -> dict[str, Any]:
         late = {} if kind == "all" else {"on_late": chance.choice(["note", "redo"]), "late_delay": 0}
@@ -53,7 +53,7 @@ def definitions(chance: Random) -> Mapping[str, dict[str, Any]]:
 
 
 class Walk:
-    """What workers and operators do, by chance."""
+    """Random actions of workers and operators."""
 
     def __init__(self, gate: Gate, seed: int) -> None:
         self.ledger, self.chance = gate.ledger, Random(seed)
@@ -70,7 +70,9 @@ class Walk:
 
     def step(self) -> None:
         step = self.chance.choice(self._steps)
-        with suppress(Refused, BadValue, UnknownName, Lost):  # Each is an answer; what counts is what is found then.
+        with suppress(
+            Refused, BadValue, UnknownName, Lost
+        ):  # Each is a valid answer; what counts is the result afterwards.
             step()
 
     def _does(self, what: str, *words: object) -> None:

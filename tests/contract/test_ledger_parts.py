@@ -101,7 +101,7 @@ def test_many_data_ids_are_listed_at_once(gate: Gate) -> None:
     assert counts == {"READY": 2500}
 
 
-# ---------------------------------------------------------------- what is not its own
+# ---------------------------------------------------------------- ids of others
 
 
 def test_a_data_id_that_was_made_from_another_one_refuses_the_success(gate: Gate) -> None:
@@ -207,7 +207,7 @@ def test_the_chunks_of_a_worker_that_died_are_made_again(gate: Gate) -> None:
 
 
 def test_parts_are_no_data_ids_of_their_job(gate: Gate) -> None:
-    """Neither a plan, nor a list of failures, nor the doctor takes them for chunks that wait for the job."""
+    """Neither a plan, nor a list of failures, nor the doctor treats them as chunks that wait for the job."""
     ledger = splitting(gate)
     split(ledger, "r1", "a", "b")
     ledger.resubmit("split", "r1", reason=WHY)
@@ -440,12 +440,12 @@ def align_until(ledger: Ledger, finished: Event) -> None:
 
 def redo_some(ledger: Ledger, runs: Iterable[str]) -> None:
     for run in runs:
-        with suppress(ClaimRefused, UnknownName):  # A worker is on it, or none was yet.
+        with suppress(ClaimRefused, UnknownName):  # A worker is processing it, or none was yet.
             ledger.resubmit("split", run, reason=WHY, downstream=True)
 
 
 def test_workers_and_an_operator_who_meet_on_parts_all_get_their_answer(gate: Gate) -> None:
-    """Runs are split, and samples aligned, while runs are made again: nobody is refused for a reason of the store."""
+    """Runs are split, and samples aligned, while runs are redone: no conflict in the store refuses anything."""
     ledger = splitting(gate)
     runs = [f"run{number}" for number in range(12)]
     ledger.publish("runs", runs)

@@ -1,4 +1,4 @@
-"""What fan-out made is gathered again by mapped jobs, which do not wait for what a later attempt no longer lists."""
+"""Fan-out parts are gathered again by mapped jobs, which do not wait for parts that a later attempt no longer lists."""
 
 from __future__ import annotations
 

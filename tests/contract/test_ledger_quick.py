@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("kind", LEDGER_STORES)
 
 
 def carefully(gate: Gate) -> Ledger:
-    """The ledger of a gate that never uses the fast path."""
+    """The ledger of a gate without the fast path."""
     dialect: Any = database(gate).dialect
     dialect.claim_next = lambda *_: None
     dialect.succeed = lambda *_: None
@@ -25,7 +25,7 @@ def carefully(gate: Gate) -> Ledger:
 
 
 def left(gate: Gate, dataid: str) -> tuple[Any, ...]:
-    """All that is kept of one data id, but for what differs from one to the next."""
+    """Everything stored about one data id, without the values that differ from one to the next."""
     rows, entries, candidates = everything(gate)
     plain = [replace(row, dataid="", token=0, since=None, started=None) for row in rows if row.dataid == dataid]
     here = (each for each in entries if each.resource.endswith(f"/{dataid}"))
@@ -89,7 +89,7 @@ def test_resubmitted_chunks_are_claimed_before_all_others(gate: Gate) -> None:
 
 
 def test_a_chunk_that_comes_late_is_found_below_all_that_were_claimed(gates: Gates) -> None:
-    """However find_next knows where to begin: what becomes claimable before that place is next."""
+    """Whatever starting point find_next uses: a chunk that becomes claimable before it is next."""
     gate = gates.open()
     ledger = one_job(gate)
     ledger.publish("raw", [str(number) for number in range(1000, 1010)])
@@ -132,7 +132,7 @@ def test_a_job_that_makes_something_else_now_is_not_claimed_as_it_was(gates: Gat
 
 
 def test_many_are_resubmitted_with_all_that_was_made_from_them(gate: Gate) -> None:
-    """Some were not made further, one is held, one failed: each is treated as if it were alone."""
+    """Some were not processed further, one is held, one failed: each is treated separately."""
     ledger = one_job(gate)
     ids = [str(number) for number in range(1, 8)]
     ledger.publish("raw", ids)

@@ -1,4 +1,4 @@
-"""Jobs without outputs that do their chunks again: when one is due, what is counted, and what find_next offers."""
+"""Recurring jobs without outputs: when a chunk is due, what is counted, and what find_next offers."""
 
 from datetime import timedelta
 from functools import partial
@@ -28,7 +28,7 @@ def audits(gate: Gate, **more: Any) -> Ledger:
 
 
 def pass_days(gate: Gate, days: float) -> None:
-    """What was done was done so many days earlier."""
+    """Chunks were done this many days earlier."""
     for statement in (AGE, AGE_LIST):
         database(gate).write(partial(_age, statement=statement, days=days))
 
@@ -71,7 +71,7 @@ def test_a_smaller_data_id_that_was_never_done_comes_first_and_resubmitted_ones_
     ledger.publish("objects", "1")
     pass_days(gate, 91)
     ledger.resubmit("audit", "3", reason=WHY)
-    # Without an output a resubmission removes the row: nothing puts it first.
+    # Without an output a resubmission removes the row, so nothing gives it precedence.
     assert [claimed(ledger, "audit").dataid for _ in range(3)] == ["1", "2", "3"]
 
 

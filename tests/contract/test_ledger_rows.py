@@ -1,4 +1,4 @@
-"""Every row of the chunk's table, taken on every store: where it leads, and exactly what else it changes."""
+"""Every row of the chunk's table, fired on every store: its target, and exactly its effects."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ from tests.contract.queue_steps import row_name
 from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
-#: A word that nobody knows stands for every other.
+#: An unknown word represents all others.
 WORDS = {"other": "lunch"}
-#: What the chunk was before the claim, where a `when` of the table asks for it.
+#: The status before the claim, if a `when` of the table asks for it.
 BEFORE = {
     "it was HOLD before the claim": "HOLD",
     "it was PENDING before the claim": "PENDING",
     "it had an unknown status before the claim": "other",
 }
 DOWNSTREAM = "it was made from a chunk that was named"
-#: What a `when` of the table asks of the mapping of an input.
+#: The mapping of an input that a `when` of the table asks for.
 LATE = {"on_late is note": "note", "on_late is redo": "redo"}
-#: What it asks of a job that makes nothing.
+#: The properties of a job without outputs that it asks for.
 AGAIN = "it was done longer ago than recur"
-#: What a `when` of the table asks of the job.
+#: The properties of the job that a `when` of the table asks for.
 POLICIES: Mapping[str, dict[str, Any]] = {
     "on_failure is hold": {"on_failure": "hold"},
     "on_failure is rerun, and max_attempts is reached": {"max_attempts": 1},
@@ -41,11 +41,11 @@ POLICIES: Mapping[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """What is kept of a chunk."""
+    """The stored data about a chunk."""
 
     output: Row | None
     reads: bool
-    #: Whether it needs a person.
+    #: Whether it needs an operator.
     incident: bool
     told: list[tuple[str, str, str]]
 
@@ -66,7 +66,7 @@ def picture(gate: Gate, job: str, dataset: str, read: str = "raw", kind: str = "
 
 
 def effects(before: Picture, after: Picture) -> Also:
-    """What else changed, as far as it could be seen."""
+    """The other visible changes."""
     seen = Also.NOTHING
     if after.output is not None:
         seen |= Also.NEW_TOKEN if after.count("token") > before.count("token") else seen
@@ -94,7 +94,7 @@ def has_counts(found: Picture) -> bool:
 
 
 def hidden(before: Picture) -> Also:
-    """What could not be seen: nothing was there to be cleared."""
+    """Effects that are not visible: there was nothing to clear."""
     found = Also.NOTHING if has_counts(before) else Also.CLEAR_COUNTS
     found |= Also.NOTHING if before.incident else Also.CLOSE_INCIDENT
     return found if before.reads else found | Also.CLEAR_INPUTS
@@ -121,7 +121,7 @@ def put_in(ledger: Ledger, state: str, former: str = "") -> None:
 
 
 def fire(gate: Gate, row: Transition) -> None:
-    """The event, fired by an actor that may."""
+    """The event, fired by an actor that may do so."""
     ledger = gate.ledger
     token = next((each.token for each in ledger.status("tidy", "clean", "1", kind="OUTPUT")), 0)
     word = WORDS.get(row.target, row.target)
@@ -163,7 +163,7 @@ def test_every_row_leads_where_it_says_and_changes_what_it_says(
 
 
 def take(gate: Gate, row: Transition, firing: Gate | None = None) -> tuple[Picture, Picture]:
-    """The chunk before and after. `firing`: fires the event, where it is not the gate that brings the chunk there."""
+    """The chunk before and after. `firing`: fires the event, if that is not the gate that prepares the chunk."""
     firing = firing or gate
     ledger = one_job(gate, **POLICIES.get(row.when, {}))
     if row.when == DOWNSTREAM:
@@ -184,7 +184,7 @@ def take(gate: Gate, row: Transition, firing: Gate | None = None) -> tuple[Pictu
 
 
 def take_late(gate: Gate, firing: Gate, on_late: str) -> tuple[Picture, Picture]:
-    """A chunk that reads the one before it, which arrives when it is made."""
+    """A chunk that reads the previous one, which arrives when it is made."""
     ledger = gate.ledger
     window = {"kind": "window", "before": 1, "after": 0, "on_late": on_late}
     ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], maps={"raw": window})
@@ -197,7 +197,7 @@ def take_late(gate: Gate, firing: Gate, on_late: str) -> tuple[Picture, Picture]
 
 
 def take_again(gate: Gate, firing: Gate) -> tuple[Picture, Picture]:
-    """A chunk of a job that makes nothing: it failed once, was done, and is done once more."""
+    """A chunk of a job without outputs: it failed once, was done, and is processed again."""
     ledger = gate.ledger
     ledger.define_job("audit", inputs=["raw"], recur=0.001)
     ledger.publish("raw", "1")

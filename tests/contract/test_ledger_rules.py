@@ -1,4 +1,4 @@
-"""The tables decide about chunks: with a changed cell or row a store behaves otherwise, on both of its paths."""
+"""The tables decide about chunks: with a changed cell or row a store behaves differently, on both of its paths."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ def open_with(store_url: str) -> Iterator[OpenWith]:
 
 
 def with_rows(change: Change, *more: Transition) -> ChunkRules:
-    """The table with changed rows; None: the row is left out, and what it led to stays reachable."""
+    """The table with changed rows; None: the row is removed, and its target states stay reachable."""
     machine = replace(CHUNK)
     rows = tuple(row for row in map(change, CHUNK.rows) if row)
     object.__setattr__(machine, "rows", (*rows, *more))
@@ -65,7 +65,7 @@ def with_cell(output: str, given: str, answer: Answer) -> ChunkRules:
 
 
 def asker(*, fresh: bool = True) -> Asker:
-    """One that cannot be a repeat takes the fast path; the other the slow path."""
+    """A request that cannot be a repeat takes the fast path; the other takes the slow path."""
     return Asker("ann", 60.0, uuid.uuid4().hex, fresh=fresh)
 
 
@@ -112,7 +112,7 @@ def test_a_changed_cell_lets_find_next_give_out_a_ready_chunk_again(open_with: O
 
 
 def test_a_row_without_an_effect_does_not_have_it(open_with: OpenWith) -> None:
-    """Claims are not recorded and count no attempt."""
+    """Claims are not recorded and do not count as attempts."""
 
     def quiet(row: Transition) -> Transition:
         gone = Also.RECORD_HISTORY | Also.COUNT_ATTEMPT
@@ -130,7 +130,7 @@ def test_a_row_without_an_effect_does_not_have_it(open_with: OpenWith) -> None:
 
 
 def test_success_follows_its_row_on_both_paths(open_with: OpenWith) -> None:
-    """Without the row it is refused; with another target it leads there, and nobody reads what is not READY."""
+    """Without the row it is refused; with another target it leads there, and a chunk that is not READY is not read."""
     ledger = open_with(without(("RUNNING", "success")))
     ledger.publish("raw", ["1", "2"], "ann")
     claim = claimed(ledger)
@@ -146,7 +146,7 @@ def test_success_follows_its_row_on_both_paths(open_with: OpenWith) -> None:
 
 
 def test_a_report_follows_the_guard_of_its_row(open_with: OpenWith) -> None:
-    """Where anybody may report, no token is asked for: the fast path, which compares it, is not taken."""
+    """If any caller may report, no token is required: the fast path, which compares tokens, is not taken."""
     ledger = open_with(with_rows(lambda row: replace(row, by=By.CLIENT) if row.event == "success" else row))
     ledger.publish("raw", ["1"], "ann")
     claim = claimed(ledger)

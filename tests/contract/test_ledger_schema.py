@@ -1,4 +1,4 @@
-"""The ledger's tables: what is read is found by an index."""
+"""The ledger's tables: reads use an index."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ EXPIRED = Statement(
 
 @pytest.mark.parametrize("kind", SQL_STORES)
 def test_find_next_reads_the_head_of_an_index(gate: Gate, kind: str) -> None:
-    """The plan of the one statement that must not grow with what is done."""
+    """The plan of the one statement whose cost must not grow with finished chunks."""
     ledger = one_job(gate)
     ledger.publish("raw", [str(number) for number in range(3000)])
     store = database(gate)

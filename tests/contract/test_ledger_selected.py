@@ -1,4 +1,4 @@
-"""Acts on many chunks at once: by status, range and pattern, with what was made from them, part by part."""
+"""Operations on many chunks at once: by status, range and pattern, with downstream chunks, part by part."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ DAYS = [f"2026-10-{day:02}" for day in range(1, 32)]
 
 
 def worked(gate: Gate, dataids: list[str], failing: tuple[str, ...] = ()) -> Ledger:
-    """Each chunk of clean was tried once; these failed."""
+    """Each chunk of clean was attempted once; these failed."""
     ledger = one_job(gate, max_attempts=1)
     ledger.publish("raw", dataids)
     for _ in dataids:

@@ -18,7 +18,7 @@ CELLS = list(product(CLAIM_TABLE, INPUT_STATES))
 
 
 def make_row(gate: Gate, dataset: str, kind: str, state: str) -> None:
-    """By support's hand, a row of that state."""
+    """A row in that state, written directly."""
     status, _, life = state.partition(", ")
     if status == "absent":
         return
@@ -29,10 +29,10 @@ def make_row(gate: Gate, dataset: str, kind: str, state: str) -> None:
 
 
 def in_cell(gate: Gate, output: str, given: str) -> Ledger:
-    """A chunk whose input is READY, with rows as one cell of the table says."""
+    """A chunk whose input is READY, with rows for one cell of the table."""
     ledger = one_job(gate)
     ledger.publish("raw", "1")
-    # What has expired comes first: making it expire is done to all that runs.
+    # Expired claims come first, because expiring affects all running ones.
     for dataset, kind, state in sorted(
         [("tidy", "OUT", output), ("raw", "IN", given)], key=lambda each: each[2][-1:] != "d"
     ):
@@ -100,7 +100,7 @@ ALIVE_REFUSES = {"force", "resubmit", "hold", "forget"}
 
 
 def expected_after(operation: str, status: str) -> str | type[HeadgateError]:  # noqa: PLR0911 - one line a rule
-    """The table of reports and acts: the status afterwards, or the refusal."""
+    """The table of reports and operations: the status afterwards, or the refusal."""
     event, _, steal = operation.partition(", ")
     event = "force" if event == "steal" else event
     state = {"lunch": "other", "expired": "RUNNING"}.get(status, status)

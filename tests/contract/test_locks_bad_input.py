@@ -1,4 +1,4 @@
-"""Bad input: the right error, its text names what was given, and nothing is written."""
+"""Bad input: the right error, which names the value, and nothing is written."""
 
 import math
 from collections.abc import Callable
@@ -105,7 +105,7 @@ def test_the_longest_names_are_allowed(gate: Gate) -> None:
 
 
 def by_id(gate: Gate) -> dict[str, Callable[[Any, Any], object]]:
-    """All that is asked by a lock's id and token."""
+    """All requests with a lock's id and token."""
     locks = gate.locks
     return {
         "release": locks.release,
@@ -138,7 +138,7 @@ def test_a_malformed_lock_id_is_a_bad_value(gate: Gate) -> None:
 
 
 def test_a_lock_id_of_another_store_is_recognised_at_once(gate: Gate, tmp_path: Any) -> None:
-    """A client with the wrong URL gets that error, and not that the lock is gone."""
+    """A client with the wrong URL gets that error, rather than the loss of the lock."""
     with headgate.connect(f"sqlite:///{tmp_path}/elsewhere.sqlite") as elsewhere:
         foreign = elsewhere.locks.acquire("a", R, "write")
     gate.locks.acquire("a", R, "write")
@@ -209,7 +209,7 @@ def test_an_unknown_lock_of_this_store_is_unknown_or_lost(gate: Gate) -> None:
 
 
 def test_wrong_input_is_distinguished_from_a_refusal(gates: Gates) -> None:
-    """Bad input is bad although the resource is busy: it would not pass later either."""
+    """Bad input is refused even if the resource is busy: it would not be valid later either."""
     gate = gates.open()
     gate.locks.acquire("a", R, "write")
     with pytest.raises(Invalid):

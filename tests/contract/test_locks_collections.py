@@ -1,4 +1,4 @@
-"""All or none: a collection of resources is taken in one step, or nothing of it is."""
+"""All or none: a collection of resources is acquired in one step, or not at all."""
 
 import threading
 from collections import Counter
@@ -52,7 +52,7 @@ def test_nothing_is_taken_when_one_is_refused_and_every_blocker_is_named(gate: G
 
 
 def test_a_refused_collection_makes_no_resource_known(gate: Gate) -> None:
-    """Asking is not locking: what was merely asked for leaves no trace among the resources."""
+    """Requesting is not locking: resources that were only requested leave no trace."""
     gate.locks.acquire("x", "r3", "read")
     with pytest.raises(LockRefused):
         gate.locks.acquire_all("a", WANTS)
@@ -112,12 +112,12 @@ def test_more_resources_than_the_limit_are_refused_before_the_store_is_asked(gat
 
 
 def test_a_thousand_resources_are_waited_for_and_granted_together(gates: Gates) -> None:
-    """In few steps: each of these calls returns within its deadline on a loaded machine, too."""
+    """In few steps: each of these calls returns within its deadline even on a loaded machine."""
     wants = {f"s3://bucket/prefix/{number:04}": "write" for number in range(1000)}
     one, other = gates.open(answer_within="20"), gates.open(answer_within="20")
     first = one.locks.acquire("a", "s3://bucket/prefix/0500", "write")
     waiting = in_thread(lambda: other.locks.acquire_all("b", wants, wait=PATIENCE, lease=60))
-    # One of them is asked for: to list a thousand again and again would slow down what is waited for.
+    # Only one of them is requested: listing a thousand repeatedly would slow down the expected change.
     until(lambda: one.locks.waiters("s3://bucket/prefix/0999"), "it to wait")
     assert len(one.locks.waiters()) == 1000
     one.locks.release(first)
@@ -173,7 +173,7 @@ def test_a_reentrant_collection_enters_what_is_held_and_is_granted_the_rest(gate
 
 
 def test_crossing_collections_never_block_each_other_forever(gates: Gates) -> None:
-    """Whatever order they name: each is one step in one order, so that there is no dead-lock."""
+    """Whatever order they use, each is one step in one order, so there is no deadlock."""
     start = threading.Barrier(4)
 
     def work(number: int) -> int:

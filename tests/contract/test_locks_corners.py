@@ -1,4 +1,4 @@
-"""Corners in which two rules meet: lock-delay and mode changes, re-entrance and the queue, repeats and hand-overs."""
+"""Corner cases where two rules meet: lock-delay and mode changes, re-entrance and the queue, repeats and hand-overs."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from tests.waiting import until
 R, OTHER = "file:/d/1", "file:/d/2"
 #: Far longer than a test.
 DELAY = 60.0
-#: Longer than a lock that was handed over lives until its waiter takes it.
+#: Longer than a provisional grant lives until its waiter accepts it.
 HOUR = 3600.0
 
 
@@ -31,7 +31,7 @@ def queued(store: LockStore, request: Request) -> Ticket:
 
 
 def let_expire(store: LockStore, lock: Lock) -> None:
-    """Give the lock a short lease, and wait until the store says that it is gone."""
+    """Give the lock a short lease, and wait until the store reports that it has expired."""
     store.renew(lock.id, lock.token, SHORT)
     until(lambda: not store.list(LockFilter(resource=lock.resource, client=lock.client)), "the lease to expire")
 
@@ -85,7 +85,7 @@ def test_a_resource_is_not_forgotten_during_a_lock_delay(store: LockStore, dead_
 
 @pytest.mark.parametrize("way", ["at once", "by waiting", "by entering"])
 def test_a_reader_that_became_a_writer_leaves_the_lock_delay_of_one(store: LockStore, way: str) -> None:
-    """The mode at its death decides, not the one that it was granted."""
+    """The mode at its death counts, not the granted one."""
     asked = request_for("dead", (R, SHARED), lease=LONG, lock_delay=DELAY, reentrant=way == "by entering")
     if way == "by waiting":
         (ahead,) = store.acquire(request_for("ahead", (R, EXCLUSIVE), lease=LONG))
@@ -170,7 +170,7 @@ def test_an_expired_lock_goes_to_the_first_waiters_in_one_step(store: LockStore)
 
 
 def test_an_expired_lock_that_a_new_waiter_finds_is_recorded(store: LockStore) -> None:
-    """Also where the waiter goes on waiting, for another holder."""
+    """Even if the waiter keeps waiting, for another holder."""
     (dead,) = store.acquire(request_for("dead", (R, SHARED), lease=LONG))
     store.acquire(request_for("alive", (R, SHARED)))
     let_expire(store, dead)
@@ -182,7 +182,7 @@ def test_an_expired_lock_that_a_new_waiter_finds_is_recorded(store: LockStore) -
 def test_a_request_repeated_by_another_process_after_its_turn_came_has_the_whole_lease(
     store: LockStore, gates: Gates
 ) -> None:
-    """Whether it was handed over, on trial, or is only granted now."""
+    """Whether it was granted provisionally, or only now."""
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
     queued(store, request_for("b", (R, EXCLUSIVE), lease=HOUR, request_id="the same"))
     store.release(lock.id, lock.token)
@@ -204,7 +204,7 @@ def test_a_repeat_for_another_mode_or_client_changes_nothing(store: LockStore) -
 
 
 def test_an_override_is_recorded_with_its_reason(store: LockStore, kind: str) -> None:
-    if kind == HTTP:  # There the API token says who acts; see test_owners.py.
+    if kind == HTTP:  # There the API token determines the caller; see test_owners.py.
         return
     asked = replace(request_for("a", (R, EXCLUSIVE), reentrant=True), principal="ann")
     with acting(Actor("ann")):
@@ -226,7 +226,7 @@ def test_an_override_is_recorded_with_its_reason(store: LockStore, kind: str) ->
 def test_a_lock_whose_lease_expires_while_it_is_granted_again_is_held(
     store: LockStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slow network or machine may spend the rest of the lease between the decision and what is written."""
+    """A slow network or machine may use up the rest of the lease between the decision and the write."""
     request = request_for("slow", (R, EXCLUSIVE), lease=LONG, request_id="its own")
     (lock,) = store.acquire(request)
     store.renew(lock.id, lock.token, 1.0)

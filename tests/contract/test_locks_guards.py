@@ -1,4 +1,4 @@
-"""Storage guards under our locks: programs that do not ask us are kept out, and nothing is left behind."""
+"""Storage guards under our locks: programs without Headgate are excluded, and nothing is left behind."""
 
 import fcntl
 from collections.abc import Iterator
@@ -33,13 +33,13 @@ def guarded(gates: Gates) -> Gate:
 
 #: Long enough for a busy machine.
 LEASE = 60.0
-#: Files that strangers have locked.
+#: Files that other programs have locked.
 THEIRS: dict[Path, IO[str]] = {}
 
 
 @contextmanager
 def stranger(path: Path, kind: int) -> Iterator[None]:
-    """A program that does not ask us: a file lock belongs to the open file, so this one is as good as another's."""
+    """A program without Headgate: a file lock belongs to the open file, so this one is equivalent."""
     with path.open("r+") as file:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
         THEIRS[path] = file
@@ -47,7 +47,7 @@ def stranger(path: Path, kind: int) -> Iterator[None]:
 
 
 def leave(path: Path) -> None:
-    """The stranger is done before its block ends."""
+    """The other program ends before its block does."""
     fcntl.flock(THEIRS[path], fcntl.LOCK_UN)
 
 
@@ -232,10 +232,10 @@ def test_a_waiter_for_a_file_lock_keeps_its_turn(guarded: Gate, path: Path) -> N
     assert told(guarded).count("grant") == 3
 
 
-# Over HTTP the guards of the service count, and keep the place: tests/http/test_guards.py.
+# Over HTTP the guards of the service count, and the position is kept: tests/http/test_guards.py.
 @pytest.mark.parametrize("kind", STORES)
 def test_a_queue_position_is_kept_while_another_program_holds_the_file(gates: Gates, guarded: Gate, path: Path) -> None:
-    """The holder has no guard, so that a stranger gets the file; then the holder leaves, and the stranger does not."""
+    """The holder has no guard, so another program gets the file; then the holder leaves, but the program does not."""
     plain = gates.open()
     held = plain.locks.acquire("holder", path.as_uri(), "write", lease=LEASE)
     with stranger(path, fcntl.LOCK_EX), ThreadPoolExecutor(1) as pool:
@@ -275,7 +275,7 @@ def test_a_writer_is_not_starved_by_readers_of_other_processes(gates: Gates, gua
 
 
 class Brittle:
-    """A guard that takes what is asked, says busy to what is called so, and breaks when it lets go."""
+    """A guard that grants requests, is busy for special names, and fails on release."""
 
     def lock(self, resource: str, _mode: Mode) -> StorageLock:
         if "busy" in resource:

@@ -136,7 +136,7 @@ def test_a_block_that_releases_its_lock_itself_raises_at_the_end(gate: Gate) -> 
 
 
 def test_the_holder_stops_believing_before_the_store_does(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When no renewal gets through, the holder's own deadline ends it, `margin` seconds early."""
+    """When no renewal succeeds, the holder's own deadline ends it, `margin` seconds early."""
     monkeypatch.setattr(renewal, "RENEWALS", 0.001)  # The next renewal is a thousand leases away.
     told_at: list[float] = []
     called = threading.Event()
@@ -175,7 +175,7 @@ def test_nothing_is_renewed_after_the_end(gate: Gate, monkeypatch: pytest.Monkey
 
 
 def test_a_lock_declared_lost_is_no_longer_renewed(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The block continues after it was notified of the loss: nothing keeps the lock alive meanwhile, or after it."""
+    """The block continues after it was notified of the loss: the lock is neither renewed meanwhile, nor afterwards."""
     real, away = gate.locks._renew, threading.Event()
     after_loss: list[str] = []
     lost = threading.Event()
@@ -232,7 +232,7 @@ def test_held_waits_for_its_turn(gates: Gates) -> None:
 
 
 def test_the_deadline_counts_from_before_the_grant(gate: Gate) -> None:
-    """Never later than the store's, whether it was waited for or not."""
+    """Never later than the store's deadline, whether or not it had to wait."""
     for wait in (0, 5):
         before = time.monotonic()
         with gate.locks.held("a", R, lease=LONG, wait=wait) as lock:

@@ -1,4 +1,4 @@
-"""Persistent locks stay; leased ones end when they are not renewed, by the store's clock and nobody else's."""
+"""Persistent locks stay; leased ones expire without renewal, by the store's clock and no other."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ DAY = 86_400
 
 
 def test_a_persistent_lock_outlives_its_process(gates: Gates) -> None:
-    """Taken by a process that ends without a word; still held, and released by anyone who has id and token."""
+    """Acquired by a process that ends silently; still held, and released by any caller with id and token."""
     program = (
         "import os, sys, headgate\n"
         "lock = headgate.connect(sys.argv[1]).locks.acquire('a', sys.argv[2], 'write')\n"
@@ -91,7 +91,7 @@ def test_expire_says_how_many_it_freed(gates: Gates) -> None:
     gate.locks.acquire("alive", "r9", "write", lease=LONG)
     for lock in locks:
         let_die(lock, gate)
-    # Somebody else may have noticed some of them first, but each is recorded exactly once.
+    # Another process may have noticed some of them first, but each is recorded exactly once.
     assert gate.locks.expire() <= 3
     assert told(gate, event="expire") == ["expire"] * 3
     assert gate.locks.expire() == 0
@@ -113,7 +113,7 @@ def test_an_expired_lease_is_not_renewed_checked_released_or_changed(gates: Gate
 
 
 def test_a_renewed_lease_does_not_run_out(gate: Gate) -> None:
-    """Kept alive over several of its own lengths, it is never lost."""
+    """Renewed for several times its length, it is never lost."""
     lock = gate.locks.acquire("a", R, "write", lease=1.0)
     until = time.monotonic() + 2.2
     while time.monotonic() < until:
@@ -145,7 +145,7 @@ def test_renewing_a_persistent_lock_leaves_it_persistent(gate: Gate) -> None:
 
 @pytest.mark.parametrize("shift", [10 * DAY, -10 * DAY], ids=["ahead", "behind"])
 def test_the_clock_of_a_client_does_not_matter(gates: Gates, monkeypatch: pytest.MonkeyPatch, shift: float) -> None:
-    """However wrong the client's wall clock is: a live lease stays alive, and a dead one is noticed."""
+    """However wrong the client's wall clock is: a live lease stays valid, and a dead one expires."""
     gate = gates.open()
     lock = gate.locks.acquire("a", R, "write", lease=LONG)
     real_time, real_nanoseconds = time.time, time.time_ns
@@ -187,7 +187,7 @@ def test_any_process_renews_by_id_and_token(gates: Gates) -> None:
 
 
 def test_a_lock_delay_keeps_the_resource_closed_after_a_writer_died(gates: Gates) -> None:
-    """For resources that cannot compare tokens: they stay closed while a dead holder may still be writing."""
+    """For resources that cannot compare tokens: they stay locked while a dead holder may still be writing."""
     delayed = gates.open(lock_delay="30")
     dead = lock_of_the_dead(gates, R, lock_delay="30")
     before = delayed.locks.list()
@@ -219,7 +219,7 @@ def test_a_clean_release_has_no_delay(gates: Gates) -> None:
 
 
 def test_a_dead_reader_causes_no_delay(gates: Gates) -> None:
-    """A reader that wakes up late spoils nothing."""
+    """A reader that wakes up late damages nothing."""
     dead = lock_of_the_dead(gates, R, "read", lock_delay="30")
     lock = gates.open(lock_delay="30").locks.acquire("next", R, "write")
     assert lock.token > dead.token
@@ -266,7 +266,7 @@ def test_clients_with_live_locks_cannot_be_deleted(store: LockStore) -> None:
 
 
 def test_a_killed_process_loses_its_lease(gates: Gates) -> None:
-    """Killed, not closed: the store notices only the missing renewals."""
+    """Killed, not closed: the store only notices the missing renewals."""
     program = (
         "import sys, headgate\n"
         "gate = headgate.connect(sys.argv[1])\n"

@@ -1,7 +1,7 @@
 """Random walks of several clients on several resources, with the pure table as the oracle.
 
-The model keeps what was granted, and asks `core.locks.decide` what must happen next; the store must do the same.
-It may hand a freed resource to the next waiter by itself, so the walk always lets waiters take their turns first.
+The model records the grants, and asks `core.locks.decide` what must happen next; the store must do the same. It may
+grant a freed resource to the next waiter itself, so the walk always serves waiters first.
 """
 
 import os
@@ -30,14 +30,14 @@ RESOURCES = st.sampled_from(["r1", "r2", "r3"])
 MODES = st.sampled_from(list(Mode))
 CHOICE = st.integers(min_value=0, max_value=1000)
 FULL = os.environ.get("HEADGATE_TORTURE") == "full"
-#: Walks and steps of each; the stores with a server behind them are slower.
+#: Number of walks, and of steps in each; stores with a server are slower.
 EXAMPLES = {"sqlite": 30, "postgresql": 30, "mariadb": 20, "zookeeper": 6, "http": 6}
 STEPS = 30
 ANY_TIME = datetime(2026, 11, 15, tzinfo=UTC)
 
 
 class Walk(RuleBasedStateMachine):
-    """One walk. Its resources are its own, so that a store need not be emptied between walks."""
+    """One walk. Its resources are its own, so the store need not be emptied between walks."""
 
     store: LockStore
     walks = 0
@@ -58,7 +58,7 @@ class Walk(RuleBasedStateMachine):
         return self.prefix + resource, mode
 
     def waiters(self, before: int | None = None) -> list[Waiter]:
-        """Everybody in the queue before that number, or all."""
+        """All waiters in the queue before that number, or all."""
         return [
             Waiter(ticket.number, want.resource, ticket.request.client, want.mode, ANY_TIME)
             for ticket in self.queue
@@ -67,7 +67,7 @@ class Walk(RuleBasedStateMachine):
         ]
 
     def ask(self, request: Request, act: Callable[[Request], Any]) -> None:
-        """The store must grant what the table grants, and refuse with the very same blockers."""
+        """The store must grant what the table grants, and refuse with exactly the same blockers."""
         decision = decide(request, self.locks.values(), self.waiters())
         if decision.granted:
             self.keep(request, act(request))
@@ -84,7 +84,7 @@ class Walk(RuleBasedStateMachine):
             self.queue.append(answer)
 
     def keep(self, request: Request, grant: Granted) -> None:
-        """What was granted is what was asked, with new tokens where the table says so."""
+        """The grant equals the request, with new tokens if the table says so."""
         entered = decide(request, self.locks.values(), ()).entered
         assert [lock.resource for lock in grant] == [want.resource for want in request.wants]
         for lock, want in zip(grant, request.wants, strict=True):
@@ -111,7 +111,7 @@ class Walk(RuleBasedStateMachine):
             self.stale.append((old.id, old.token))
 
     def pick(self, number: int) -> Lock:
-        # In the order of granting: ids are made by chance, and a walk must be the same when it is repeated.
+        # In the order of granting: ids are random, and a repeated walk must be the same.
         return list(self.locks.values())[number % len(self.locks)]
 
     def end(self, lock: Lock, event: str) -> None:
@@ -121,7 +121,7 @@ class Walk(RuleBasedStateMachine):
         self.serve()
 
     def serve(self) -> None:
-        """Everybody whose turn has come takes it, the earliest first; nobody else is given anything."""
+        """Every waiter whose turn has come acquires, the earliest first; no other is granted anything."""
         for ticket in list(self.queue):
             granted = decide(ticket.request, self.locks.values(), self.waiters(ticket.number)).granted
             grant = self.store.take_turn(ticket)
@@ -130,7 +130,7 @@ class Walk(RuleBasedStateMachine):
                 self.queue.remove(ticket)
                 self.keep(ticket.request, grant)
 
-    # -------------------------------------------------------------- what may happen
+    # -------------------------------------------------------------- possible steps
 
     @rule(client=CLIENTS, resource=RESOURCES, mode=MODES, reentrant=st.booleans())
     def acquire(self, client: str, resource: str, mode: Mode, reentrant: bool) -> None:
@@ -216,7 +216,7 @@ class Walk(RuleBasedStateMachine):
     @rule(number=CHOICE)
     def hand_over(self, number: int) -> None:
         lock = self.pick(number)
-        # To anyone who has it, so that the walk can go on with it.
+        # To any principal, so that the walk can continue with it.
         given = self.store.hand_over(lock.id, lock.principal, "")
         assert (given.id, given.mode, given.count) == (lock.id, lock.mode, lock.count)
         self.grow(given, lock)
@@ -225,7 +225,7 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: self.locks)
     @rule(number=CHOICE)
     def repeat(self, number: int) -> None:
-        """The same request once more changes nothing."""
+        """Repeating the same request changes nothing."""
         lock = self.pick(number)
         request = request_for(lock.client, (lock.resource, lock.mode), request_id=lock.request_id)
         if lock.count == 1 and request.lock_id(self.store.tag, lock.resource) == lock.id:
@@ -239,7 +239,7 @@ class Walk(RuleBasedStateMachine):
         with pytest.raises(LockLost):
             getattr(self.store, act)(lock_id, token)
 
-    # -------------------------------------------------------------- what is always true
+    # -------------------------------------------------------------- invariants
 
     @invariant()
     def the_store_holds_what_the_model_holds(self) -> None:

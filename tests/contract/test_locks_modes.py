@@ -1,4 +1,4 @@
-"""Which locks go together: the compatibility table, re-entrance, upgrade and downgrade."""
+"""Compatibility of locks: the compatibility table, re-entrance, upgrade and downgrade."""
 
 import time
 
@@ -11,7 +11,7 @@ from tests.contract.steps import LONG, LONGER, Gates, everything, holders, lock_
 from tests.waiting import until
 
 R = "mysql://db1/core"
-#: Every cell of the table, and what a free resource says.
+#: Every cell of the table, and the free resource.
 GRANTED: dict[tuple[Mode, Mode | None], bool] = {(mode, None): True for mode in Mode}
 GRANTED |= {(wanted, held): granted for (wanted, held), granted in COMPATIBLE.items()}
 CELLS = [pytest.param(*cell, id=f"{cell[0]}-over-{cell[1] or 'nothing'}") for cell in GRANTED]
@@ -216,7 +216,7 @@ def test_a_dead_reader_does_not_block_an_upgrade(gates: Gates) -> None:
 
 
 def test_an_upgrade_passes_a_waiting_writer(gate: Gate) -> None:
-    """The sole holder goes on at once: who waits, waits for it anyway."""
+    """The sole holder continues at once: a waiter waits for it anyway."""
     reading = gate.locks.acquire("a", R, "read")
     writer = queue_behind(gate, "w", R, "write")
     writing = gate.locks.upgrade(reading)

@@ -1,8 +1,7 @@
-"""With any change of its tables, a store does what the core decides by them: on its fast paths and its slow path.
+"""With any change of its tables, a store does what the core decides with them: on its fast paths and its slow path.
 
-Each row of the state table is left out, leads elsewhere, loses an effect, or becomes an operator's; each cell of the
-compatibility table says the opposite. Scripts that take every row are played on the store, and in memory by the core
-alone.
+Each row of the state table is removed, redirected, loses an effect, or becomes an operator's; each cell of the
+compatibility table is inverted. Scripts that fire every row run on the store, and in memory with the core alone.
 """
 
 from collections import Counter
@@ -34,16 +33,16 @@ from tests.waiting import PATIENT_OPTIONS, until
 pytestmark = pytest.mark.parametrize("kind", [*SQL_STORES, "zookeeper"])
 #: The outcome of a step.
 Told = tuple[Any, ...]
-#: Whatever the tables say, a lock is in one of its modes.
+#: Whatever the tables say, a lock has one of its modes.
 FLIPPED = {SHARED.value: EXCLUSIVE.value, EXCLUSIVE.value: SHARED.value}
 
 
-#: A waiter that stays in the queue is granted again and again, at a moment that each store chooses.
+#: A waiter that stays in the queue is granted repeatedly, at a moment that each store chooses.
 ENDLESS = ("waiting", "grant", Also.LEAVE_QUEUE)
 
 
 def changed(row: Transition, new: Transition | None) -> LockRules:
-    """The tables with another row in the place of one, or with none; what it led to stays a state."""
+    """The tables with one row replaced or removed; its target stays a state."""
     machine = replace(LOCK)
     rows = (new if each is row else each for each in LOCK.rows)
     object.__setattr__(machine, "rows", tuple(each for each in rows if each))
@@ -65,13 +64,13 @@ def mutants(event: str) -> Iterator[tuple[str, LockRules]]:
 
 
 def cells() -> Iterator[tuple[str, LockRules]]:
-    """The tables with each cell the other way round."""
+    """The tables with each cell inverted."""
     for cell, agrees in COMPATIBLE.items():
         yield f"{cell}", replace(LOCK_RULES, compatible={**COMPATIBLE, cell: not agrees})
 
 
 class Play:
-    """The script, played on one store, on resources of its own."""
+    """The script, run on one store, on its own resources."""
 
     def __init__(self, store: LockStore | LockReference, place: str) -> None:
         self.store, self.place = store, place
@@ -80,7 +79,7 @@ class Play:
         self.tickets: dict[str, Ticket] = {}
 
     def act(self, what: str, client: str, act: Callable[[], Any]) -> None:
-        """One step; its outcome is noted."""
+        """One step; its outcome is recorded."""
         try:
             found = act()
         except HeadgateError as error:
@@ -139,12 +138,12 @@ def take_turns(script: Play, mode: Mode, *, fresh: bool) -> None:
 
 
 def give_up(script: Play, mode: Mode, *, fresh: bool) -> None:
-    """Refuse who waits; it takes its turn all the same, as one who never left may."""
+    """Refuse a waiter; it still takes its turn, like one that never left."""
     _leave_and_return(script, mode, "give_up", fresh=fresh)
 
 
 def withdraw(script: Play, mode: Mode, *, fresh: bool) -> None:
-    """The same for one who withdraws."""
+    """The same for a waiter that withdraws."""
     _leave_and_return(script, mode, "withdraw", fresh=fresh)
 
 
@@ -178,7 +177,7 @@ def change(script: Play, mode: Mode, *, fresh: bool) -> None:
     script.acquire("last", mode, fresh=fresh)
 
 
-#: Together they take every row of the table that needs no clock.
+#: Together they fire every row of the table that needs no clock.
 SCRIPTS = (take_turns, give_up, withdraw, change)
 
 
@@ -199,7 +198,7 @@ def open_with(store_url: str) -> Iterator[Callable[[LockRules], LockStore]]:
 
 
 def differences(store: LockStore, rules: LockRules, place: str) -> list[tuple[object, ...]]:
-    """Where the store does something else than the core by the same tables."""
+    """Where the store differs from the core with the same tables."""
     found: list[tuple[object, object]] = []
     for script, mode, fresh in product(SCRIPTS, Mode, (True, False)):
         here = f"{place}/{script.__name__}/{mode}/{fresh}"
@@ -208,7 +207,7 @@ def differences(store: LockStore, rules: LockRules, place: str) -> list[tuple[ob
         script(expected, mode, fresh=fresh)
         try:
             script(actual, mode, fresh=fresh)
-        except Duplicate:  # The database itself keeps a token from being given twice.
+        except Duplicate:  # The database itself prevents a token from being issued twice.
             assert "without NEW_TOKEN" in place
             found += [pair for pair in zip(expected.told, actual.told, strict=False) if pair[0] != pair[1]][:1]
             continue
@@ -231,7 +230,7 @@ def test_a_store_follows_every_change_of_a_row(event: str, open_with: Callable[[
 
 
 def test_a_store_follows_every_change_of_an_expiry(open_with: Callable[[LockRules], LockStore]) -> None:
-    """Except for a row that is left out: nothing shows then that the lease expired."""
+    """Except for a removed row: then nothing shows that the lease expired."""
     changes = {name: rules for name, rules in mutants("expire") if not name.endswith("left out")}
     assert len(changes) == 8
     for name, rules in changes.items():
@@ -248,7 +247,7 @@ def test_a_store_follows_every_change_of_an_expiry(open_with: Callable[[LockRule
 
 
 def expire_all(store: LockStore, most: int) -> None:
-    """Look until so many locks have ended."""
+    """Check until this many locks have ended."""
     ended: list[int] = []
 
     def have_ended() -> bool:

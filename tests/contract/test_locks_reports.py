@@ -1,4 +1,4 @@
-"""What can be seen: history, status, lists, clients and resources."""
+"""What is visible: history, status, lists, clients and resources."""
 
 import re
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def test_refusals_are_counted_and_kept_once_a_minute(gate: Gate) -> None:
         gate.locks.acquire("c", R, "write")
     mine = [entry for entry in gate.history(event="refuse") if entry.client == "b"]
     assert sum(entry.count for entry in mine) == 5
-    # The minute may have changed meanwhile, but then the entries are of different minutes.
+    # The minute may have changed meanwhile, but then the entries are from different minutes.
     assert len(mine) == len({entry.at.replace(second=0, microsecond=0) for entry in mine}) <= 2
     assert [entry.count for entry in gate.history(event="refuse", client="c")] == [1]
 

@@ -1,4 +1,4 @@
-"""The tables decide: with a changed cell or row a store behaves otherwise, on its fast path and its slow path."""
+"""The tables decide: with a changed cell or row a store behaves differently, on its fast path and its slow path."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -45,7 +45,7 @@ def with_cells(cells: Mapping[tuple[Mode, Mode], bool]) -> LockRules:
 
 
 def with_rows(change: Callable[[Transition], Transition | None]) -> LockRules:
-    """The table with changed rows; None: the row is left out."""
+    """The table with changed rows; None: the row is removed."""
     rows = tuple(row for row in map(change, LOCK.rows) if row)
     return replace(LOCK_RULES, machine=replace(LOCK, rows=rows))
 
@@ -142,7 +142,7 @@ def test_an_event_without_a_row_is_refused_and_changes_nothing(open_with: OpenWi
 
 
 def test_a_row_with_another_target_ends_locks_there(open_with: OpenWith) -> None:
-    """Released on the fast path, and on the slow path, which hands the lock over."""
+    """Released on the fast path, and on the slow path, which grants it to the waiter."""
     store = open_with(with_rows(lambda row: replace(row, target="returned") if row.event == "release" else row))
     lock = take(store, "a", EXCLUSIVE)
     store.release(lock.id, lock.token)

@@ -1,4 +1,4 @@
-"""Every state x every event: it lands where the row says with exactly its effects, or nothing changes at all."""
+"""Every state x every event: it has exactly the row's effects, or nothing changes at all."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,10 +27,10 @@ from tests.contract.queue_steps import row_name
 from tests.contract.steps import EXCLUSIVE, LONG, SHARED, SHORT, Everything, Gates, everything, history_of, request_for
 from tests.waiting import until
 
-#: Events by which a client asks for a lock; in a state that has ended they begin a new life.
+#: Events by which a client requests a lock; in an ended state they start again.
 ASKING = {"grant", "refuse", "wait", "enter"}
 HELD = {"shared", "exclusive"}
-#: An ended state beside the events that a row of `new` answers.
+#: An ended state, for the events that a row of `new` handles.
 PAIRS = [(state, event) for state in STATES for event in LOCK.events]
 ROWS = {(row.source, row.event) for row in LOCK.rows}
 LEGAL = [(state, event) for state, event in PAIRS if (STATES[state][0], event) in ROWS]
@@ -50,7 +50,7 @@ def cases() -> Iterator[list[Case]]:
 
 @pytest.fixture(autouse=True)
 def _the_dead_are_noticed_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a test lets a waiter die, a database gives it up after a second and not after ten."""
+    """If a test lets a waiter die, a database gives it up after a second instead of ten."""
     if "lapse" in request.node.name or "every_row" in request.node.name:
         for module in (lock_changes, queueing):
             monkeypatch.setattr(module, "WAITER_LEASE", WAITER_LEASE_MICROSECONDS)
@@ -96,7 +96,7 @@ def test_an_event_that_the_table_does_not_have_changes_nothing(
 def test_an_ended_lock_is_never_revived(
     store_url: str, store: LockStore, cases: list[Case], state: str, event: str
 ) -> None:
-    """The same request, asked again after its end, starts again: what it was given before stays lost."""
+    """The same request, repeated after its end, starts again: its earlier grant stays lost."""
     case = new_case(store_url, store, state, event)
     cases.append(case)
     old = case.lock
@@ -109,7 +109,7 @@ def test_an_ended_lock_is_never_revived(
 
 
 def test_a_repeated_request_keeps_its_queue_position(store_url: str, store: LockStore, cases: list[Case]) -> None:
-    """Where the answer to the first request was lost, it does not stand in its own way."""
+    """If the answer to the first request was lost, it does not block itself."""
     case = new_case(store_url, store, "waiting", "wait")
     cases.append(case)
     ticket, before = case.ticket, everything(store)
@@ -132,12 +132,12 @@ def test_a_reentrant_acquire_of_a_free_lock_is_a_plain_grant(
 def test_every_row_of_the_table_is_taken(
     store_url: str, store: LockStore, cases: list[Case], record_property: Callable[[str, Any], None]
 ) -> None:
-    """Transition coverage from the store's own records: each row leaves its trace."""
+    """Transition coverage from the store's own records: each row leaves a trace."""
     for number, row in enumerate(LOCK.rows):
         case = new_case(store_url, store, row.source, row.event, f"row:{number}")
         cases.append(case)
         if row.source in ("new", "waiting") and row.target in HELD:
-            # The mode that is wanted decides between the rows of one event.
+            # The wanted mode decides between the rows of one event.
             case.doomed.close()
             case = case_wanting(store_url, store, row, f"row:{number} again")
             cases.append(case)
@@ -162,7 +162,7 @@ def case_wanting(url: str, store: LockStore, row: Transition, resource: str) -> 
 
 
 def take_row(case: Case, state: str, event: str) -> None:
-    """Fire, and compare all that the store holds with what the row says."""
+    """Fire, and compare the store's entire content with the row."""
     old, before = case.lock, everything(case.store)
     fire(case, event)
     after = everything(case.store)
@@ -276,7 +276,7 @@ def test_another_client_does_not_enter_a_lock(gate: Gate) -> None:
 
 
 def assert_lost_and_unchanged(gate: Gate, lock_id: str, token: int) -> None:
-    """All that a holder may do is refused to others."""
+    """Everything that a holder may do is refused to others."""
     before = everything(gate)
     locks = gate.locks
     for act in (locks.release, locks.renew, locks.check, locks.upgrade, locks.downgrade):
@@ -287,7 +287,7 @@ def assert_lost_and_unchanged(gate: Gate, lock_id: str, token: int) -> None:
     assert everything(gate) == before
 
 
-# ------------------------------------------------------------------ somebody moved it meanwhile
+# ------------------------------------------------------------------ changed by others meanwhile
 
 
 def released(gate: Gate, lock: Lock) -> None:
@@ -300,7 +300,7 @@ def released_and_taken_by_another(gate: Gate, lock: Lock) -> None:
 
 
 def released_and_granted_again(gate: Gate, lock: Lock) -> None:
-    """The same request gives the same id: only the token tells the two grants apart."""
+    """The same request has the same id: only the token distinguishes the two grants."""
     gate.locks.release(lock)
     again = gate.locks.acquire("a", lock.resource, lock.mode, request_id="the same")
     assert again.id == lock.id

@@ -15,7 +15,7 @@ THREADS = 8
 
 
 class Register:
-    """Who is inside, as an independent witness sees it; and the newest token that was shown to it."""
+    """The holder as an independent witness sees it; and the newest token that it was shown."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

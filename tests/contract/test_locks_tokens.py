@@ -1,4 +1,4 @@
-"""Tokens only grow, a stale one does nothing, and a repeated request is recognised."""
+"""Tokens only grow, a stale one has no effect, and a repeated request is recognised."""
 
 import subprocess
 import sys
@@ -87,7 +87,7 @@ def test_check_returns_the_current_lock_and_writes_nothing(gate: Gate) -> None:
         assert (seen.id, seen.resource, seen.client, seen.mode) == (lock.id, R, "a", EXCLUSIVE)
         assert (seen.token, seen.since, seen.count, seen.note) == (lock.token, lock.since, 1, "why")
         assert seen.owner == lock.owner
-    # The request's id is shown to the holder who proves the grant, and by a service to nobody else.
+    # The request's id is shown to the holder who proves the grant, and by a service to no one else.
     assert gate.locks.check(lock).request_id == lock.request_id
     assert everything(gate) == before
 
@@ -115,7 +115,7 @@ def test_releasing_what_another_holds_now_is_an_error_that_changes_nothing(gate:
 
 
 def test_an_explicit_token_overrides_that_of_the_lock(gate: Gate) -> None:
-    """It is not passed over in silence."""
+    """It is not ignored silently."""
     lock = gate.locks.acquire("a", R, "write")
     locks = gate.locks
     for act in (locks.release, locks.check, locks.renew, locks.upgrade, locks.downgrade):

@@ -1,4 +1,4 @@
-"""Unavailable is never refused, and the same gate works again when the server is back."""
+"""Unavailable is never reported as refused, and the same gate works again when the server is back."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,7 +18,7 @@ Start = Callable[[str], PrivateServer]
 
 @pytest.fixture(scope="module", params=SERVERS)
 def server(request: pytest.FixtureRequest, module_private_server: Start) -> PrivateServer:
-    """A server that these tests stop and start."""
+    """A server that these tests stop and restart."""
     return module_private_server(request.param)
 
 
@@ -26,7 +26,7 @@ def server(request: pytest.FixtureRequest, module_private_server: Start) -> Priv
 def gates(server: PrivateServer) -> Iterator[Gates]:
     if not server.running:
         server.restart()
-    # ZooKeeper is asked for five seconds by default; the tests need not wait that long for each refusal.
+    # ZooKeeper is retried for five seconds by default; the tests need not wait that long for each refusal.
     gates = Gates(server.fresh() + ("?patience=3" if server.kind == "zookeeper" else ""))
     yield gates
     if not server.running:
@@ -58,7 +58,7 @@ def test_a_stopped_server_is_unavailable_and_never_refused(gates: Gates, server:
     with pytest.raises(StoreUnavailable):
         headgate.connect(gates.url)
     server.restart()
-    # The same gate, the same lock, and no trace of what was asked meanwhile.
+    # The same gate, the same lock, and no trace of the requests meanwhile.
     until(lambda: answers(gate), "the gate to work again")
     assert gate.locks.check(lock).token == lock.token
     with pytest.raises(LockRefused):
@@ -104,7 +104,7 @@ def test_waiting_for_a_server_that_stays_away_ends_with_unavailable(gates: Gates
 
 
 def test_a_retry_with_the_same_request_id_takes_nothing_twice(gates: Gates, server: PrivateServer) -> None:
-    """What a client does whose answer was lost: it asks again, whatever happened to the first request."""
+    """The behaviour of a client whose answer was lost: it retries, whatever happened to the first request."""
     gate = gates.open()
     lock = gate.locks.acquire("a", R, "write", request_id="mine")
     server.restart()

@@ -1,4 +1,4 @@
-"""Waiting: first come first served, woken promptly, and nobody is left standing in the queue."""
+"""Waiting: first come first served, woken promptly, and no waiter is forgotten in the queue."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ from tests.contract.steps import (
 from tests.waiting import await_turn, until
 
 R = "mysql://db1/core"
-#: Well below every interval at which somebody looks for himself (1 s and more): only a wake-up is so quick.
+#: Well below every polling interval (1 s and more): only a wake-up is that quick.
 PROMPT = 0.5
 
 
@@ -57,7 +57,7 @@ def test_with_wait_a_free_resource_is_granted_at_once(gate: Gate) -> None:
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one gate", "two gates"])
 def test_a_waiter_is_woken_long_before_its_next_poll(gates: Gates, apart: bool) -> None:
-    """By the one that releases in the same process, and by one that shares nothing but the store."""
+    """By a releasing gate in the same process, and by one that shares only the store."""
     gate = gates.open()
     waiter = gates.open() if apart else gate
     delays = []
@@ -138,7 +138,7 @@ def test_readers_before_a_waiting_writer_enter_and_those_after_it_wait(gates: Ga
 
 
 def test_a_holder_that_waits_to_enter_its_lock_does_not_stand_behind_others(gates: Gates) -> None:
-    """The writer before it waits for its lock to end, so standing behind that writer, both would wait forever."""
+    """The writer before it waits for its lock to end, so behind that writer both would wait forever."""
     one, other = gates.open(), gates.open()
     lock = one.locks.acquire("one", R, "read")
     other.locks.acquire("other", R, "read", reentrant=True)
@@ -270,7 +270,7 @@ def test_waiting_for_a_turn_ends_early_or_on_time(store: LockStore) -> None:
 
 
 def test_a_killed_waiter_leaves_the_queue(gates: Gates) -> None:
-    """Its process is killed while it waits; anyone who stands behind it is let in nevertheless."""
+    """Its process is killed while it waits; the waiters behind it are served nevertheless."""
     program = (
         "import sys, headgate\nheadgate.connect(sys.argv[1]).locks.acquire('killed', sys.argv[2], 'write', wait=600)\n"
     )
@@ -355,7 +355,7 @@ def test_a_plain_timeout_names_no_deadlock(gate: Gate) -> None:
     assert "each other" not in str(refusal.value)
 
 
-# ------------------------------------------------------------------ what it looks like
+# ------------------------------------------------------------------ lists of waiters
 
 
 def test_waiters_are_shown_with_position_mode_and_since(gates: Gates) -> None:
@@ -383,7 +383,7 @@ def test_a_lock_that_was_waited_for_is_like_any_other(gates: Gates) -> None:
 
 
 def test_a_request_has_one_queue_position_however_many_processes_repeat_it(gates: Gates) -> None:
-    """As replicas of a service do, each of which knows that others wait for the resource."""
+    """Like replicas of a service, each of which knows that others wait for the resource."""
     first, second = gates.open(), gates.open()
     held = first.locks.acquire("a", R, "write")
     request, other = request_for("b", (R, EXCLUSIVE)), request_for("c", (R, EXCLUSIVE))

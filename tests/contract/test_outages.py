@@ -1,4 +1,4 @@
-"""A service that was away moves leases on by that time: who could not renew meanwhile has lost nothing by it."""
+"""A service that was unavailable extends leases by that time: clients that could not renew meanwhile lose nothing."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.contract.queue_steps import batch_with_jobs
 from tests.contract.test_queue_sql import by_hand
 
 pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
-#: How long it was away, and how long leases are: shorter.
+#: How long it was unavailable, and the length of leases, which is shorter.
 OUTAGE, LEASE = 1000.0, 100.0
 
 
@@ -44,7 +44,7 @@ def test_leases_are_extended_by_the_length_of_an_outage(gate: Gate) -> None:
     assert claim
     assert job
     heard_of(gate, OUTAGE)
-    go_back(gate, OUTAGE - 1)  # They were taken a second after it was last heard of.
+    go_back(gate, OUTAGE - 1)  # They were acquired a second after its last sign of life.
     with pytest.raises(LockLost):
         gate.locks.check(lock)
     assert outages(gate).bridge() == pytest.approx(OUTAGE, abs=60)
@@ -69,7 +69,7 @@ def test_leases_that_expired_before_the_outage_stay_expired_and_none_is_extended
 
 
 def test_a_service_that_was_not_down_extends_no_lease(gate: Gate) -> None:
-    by_hand(gate, "delete from hg_meta where name = 'service_alive'")  # A store on which no service ever was.
+    by_hand(gate, "delete from hg_meta where name = 'service_alive'")  # A store without any service so far.
     assert outages(gate).bridge() == 0
     lock = gate.locks.acquire("a", "r", "write", lease=LEASE)
     go_back(gate, LEASE + 1)

@@ -1,7 +1,7 @@
-"""Who may act on what another principal holds: nobody but its owner, `local`, and an override with a reason.
+"""Who may change what another principal holds: only its owner, `local`, and an override with a reason.
 
-Each test goes through all acts of a noun, on every store and over HTTP: refused for a stranger (and nothing changes),
-done for anyone who overrides, done for the owner.
+Each test runs all operations of a noun, on every store and over HTTP: refused for other principals (and nothing
+changes), allowed with an override, allowed for the owner.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class People:
 
     @contextmanager
     def acts(self, name: str, override: str = "") -> Iterator[Gate]:
-        """Within this, that principal asks, by a gate of its own."""
+        """Within the block, that principal sends the requests, through its own gate."""
         with acting(Actor("local" if self._over_http else name, override)):
             yield self.gates[name]
 
@@ -63,7 +63,7 @@ def people(kind: str, gates: Gates) -> People:
 def asked(
     *wants: tuple[str, headgate.Mode], reentrant: bool = False, principal: str = ANN, override: str = ""
 ) -> Request:
-    """What somebody asks for: over HTTP the service knows who it is, and does not ask."""
+    """The requester: over HTTP the service knows it, and does not ask."""
     request = request_for("the client", *wants, lease=LONG, reentrant=reentrant)
     return replace(request, principal=principal, override=override)
 
@@ -88,7 +88,7 @@ def test_nobody_but_the_owner_acts_on_a_lock(people: People) -> None:
             with people.as_bob() as gate:
                 with pytest.raises(NotOwner) as refused:
                     do(port_of(gate), lock)
-                with pytest.raises(NotOwner):  # The right token is not shown to strangers, either.
+                with pytest.raises(NotOwner):  # The right token is not shown to other principals, either.
                     port_of(gate).release(lock.id, lock.token + 1)
             assert (refused.value.owner, refused.value.principal) == (ANN, BOB)
             with people.acts(who, override) as gate:
@@ -130,7 +130,7 @@ def test_a_lock_that_was_handed_over_is_the_new_owners(people: People) -> None:
     with people.as_bob() as gate:
         (seen,) = port_of(gate).list(LockFilter(resource="file:/given"))
         assert (seen.token > lock.token, seen.principal) == (True, BOB)
-        assert handed.token in (0, seen.token)  # A service shows it to the new owner only.
+        assert handed.token in (0, seen.token)  # A service shows it only to the new owner.
         port_of(gate).release(seen.id, seen.token)
 
 
@@ -244,7 +244,7 @@ def test_nobody_but_the_owner_works_on_an_item(people: People, gate: Gate) -> No
 
 
 def test_an_item_that_somebody_else_has_by_now_is_lost(people: People, gate: Gate) -> None:
-    """As a claim is."""
+    """Like a claim."""
     queue_steps.job_in(gate.queue, "pending")
     with people.as_ann() as anns:
         old = anns.queue.acquire_job("pending", worker="w", lease=LONG, outlives=True)

@@ -1,4 +1,4 @@
-"""Daemons that say that they live, and what is stuck: on every store."""
+"""Daemons that register as running, and what is stuck: on every store."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -97,7 +97,7 @@ def test_one_cause_is_one_alarm(gate: Gate, profiles: Path) -> None:
 
 
 def test_a_batch_that_nobody_has_to_take_is_not_stuck(gate: Gate) -> None:
-    """Neither one whose jobs are under way, nor one that has ended; its profile no longer matters either."""
+    """Neither one with unfinished jobs, nor one that has ended; its profile no longer matters either."""
     failed, processing = batch_in(gate.queue, "failed"), batch_in(gate.queue, "processing")
     assert gate.alarms_of(failed) == gate.alarms_of(processing) == []
 

@@ -1,4 +1,4 @@
-"""Batches: made in portions and taken up where they stopped, reported once, cleaned without a trace."""
+"""Batches: created in portions and resumed after interruptions, reported once, cleaned without a trace."""
 
 import pytest
 
@@ -89,7 +89,7 @@ def test_making_that_was_cut_off_is_taken_up_and_no_job_is_made_twice(gates: Gat
 
 
 def test_a_portion_that_is_sent_again_is_made_once(gate: Gate) -> None:
-    """As after a lost answer: the store itself passes over what it has."""
+    """As after a lost answer: the store itself skips existing jobs."""
     queue, store = gate.queue, port(gate)
     new_batch(queue)
     taken = as_taken(taken_batch(queue))

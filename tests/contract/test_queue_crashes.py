@@ -30,7 +30,7 @@ from tests.contract.queue_steps import (
 from tests.contract.steps import LONG
 from tests.waiting import until
 
-#: Seconds after which an owner that never renews is dead.
+#: Seconds after which an owner that never renews counts as dead.
 AT_ONCE = 0.03
 
 
@@ -39,7 +39,7 @@ def show(queue: Queue, item: Item) -> Item:
 
 
 def taken_to_die(queue: Queue, item: Item) -> Item:
-    """Taken by somebody who never renews it. No session keeps it alive either."""
+    """Taken by a worker that never renews it. No session keeps it alive either."""
     acquire = queue.acquire_batch if is_batch(item.id) else queue.acquire_job
     taken = acquire(item.state, lease=AT_ONCE, outlives=True)
     assert taken is not None
@@ -48,14 +48,14 @@ def taken_to_die(queue: Queue, item: Item) -> Item:
 
 
 def die(queue: Queue, item: Item) -> Item:
-    """Its owner dies, and the reaper notices. Returns the item as it is then."""
+    """Its owner dies, and the reaper notices. Returns the item after that."""
     taken_to_die(queue, item)
     until(lambda: queue.reap() == 1, "the reaper to notice")
     return show(queue, item)
 
 
 def check_deaths(gate: Gate, machine: Machine, item: Item, most: int, note: Callable[[str, Any], None]) -> Item:
-    """Deaths up to the limit, in the item's state; then it is held, and released to where it was."""
+    """Deaths up to the limit, in the item's state; then it is held, and released to its former state."""
     queue, state = gate.queue, item.state
     again, held = (row for row in machine.rows if row.event == "reap" and row.source == state)
     for count in range(1, most):
@@ -89,7 +89,7 @@ def check_told(gate: Gate, item: Item, before: str, after: str) -> None:
 def test_a_job_that_kills_its_workers_is_held_in_every_state(
     gate: Gate, record_property: Callable[[str, Any], None]
 ) -> None:
-    """The limit is the job's own: its profile's, at the time that it was made."""
+    """The limit is the job's own: its profile's, at the time of its creation."""
     queue = gate.queue
     batch = batch_with_jobs(queue, max_crashes=2)
     job = queue.job(queue.job_ids(batch.id, Folder.PROCESSING)[0])
@@ -149,7 +149,7 @@ def test_without_a_limit_it_is_retried_forever(gate: Gate) -> None:
 
 
 def test_an_owner_that_reports_too_late_did_not_die(gate: Gate) -> None:
-    """It lost the item, and nothing of its report is recorded; but nobody else had noticed yet."""
+    """It lost the item, and its report is not recorded; but nobody else had noticed yet."""
     queue = gate.queue
     batch_with_jobs(queue)
     new_batch(queue)

@@ -1,4 +1,4 @@
-"""Outside owners of batches and ingest jobs: which holds they see, and which reports are written for them."""
+"""Outside owners of batches and ingest jobs: the holds that they see, and the reports written for them."""
 
 from headgate import Gate
 from tests.contract.queue_steps import PROFILE, WHY, as_batch, batch_with_jobs, new_batch, taken_batch, taken_job

@@ -1,4 +1,4 @@
-"""Taking, keeping, giving back; what a consumer that died or never was the owner can do: nothing."""
+"""Taking, renewing, releasing; and that a dead consumer, or one that was never the owner, can change nothing."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ OWNERS_ACTS: dict[str, Callable[[Queue, Taken], object]] = {
 
 
 def refused(gate: Gate, taken: Taken) -> None:
-    """Nothing that an owner can do works, and nothing changes."""
+    """No operation of an owner works, and nothing changes."""
     before = everything(gate)
     for act in OWNERS_ACTS.values():
         with pytest.raises(ItemLost) as loss:
@@ -103,7 +103,7 @@ def test_a_repeated_request_returns_the_same_item(gate: Gate) -> None:
 
 
 def test_an_item_of_a_dead_consumer_is_taken_again_in_the_same_state(gates: Gates) -> None:
-    """A job in each state, all with one consumer that dies."""
+    """A job in each state, all taken by one consumer that dies."""
     gate, doomed = gates.open(), gates.open()
     batch_with_jobs(gate.queue, len(STEPS))
     for job, state in zip(gate.queue.jobs(), reversed(STEPS), strict=True):
@@ -187,7 +187,7 @@ def test_a_round_looks_at_every_job_once(gate: Gate) -> None:
 
 
 def test_a_batch_with_a_taken_job_cannot_be_deleted(gates: Gates) -> None:
-    """A batch is not deleted from under a consumer."""
+    """A batch is not deleted while a consumer has it."""
     gate = gates.open()
     job = job_in(gate.queue, "failed", "provisioning")
     assert gate.queue.report_finished() == [job.batch]

@@ -1,4 +1,4 @@
-"""Eight processes take from one state: no job twice, none left, and the batch is reported once."""
+"""Eight processes take from one state: no job is taken twice or left, and the batch is reported once."""
 
 import json
 import subprocess

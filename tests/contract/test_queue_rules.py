@@ -1,4 +1,4 @@
-"""The tables decide: with a changed row a store of the queue behaves otherwise, on its fast path and its slow path."""
+"""The tables decide: with a changed row a store behaves differently, on its fast path and its slow path."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -35,12 +35,12 @@ pytestmark = pytest.mark.parametrize(
     ("kind", "spelling"),
     [*((kind, "design") for kind in SQL_STORES), *(("zookeeper", spelling) for spelling in QUEUE_RULES)],
 )
-#: Changes a row of a table; None: the row is left out.
+#: Changes a row of a table; None: the row is removed.
 Change = Callable[[Transition], Transition | None]
 
 
 class Opened:
-    """A queue with tables of its own."""
+    """A queue with its own tables."""
 
     def __init__(self, store: Store, rules: QueueRules) -> None:
         self.store = store
@@ -62,7 +62,7 @@ OpenWith = Callable[[Change], Opened]
 
 @pytest.fixture
 def open_with(store_url: str, spelling: str) -> Iterator[OpenWith]:
-    """Opens the store with changed tables; rows of states that nothing leads to any more are left out."""
+    """Opens the store with changed tables; rows of unreachable states are removed."""
     opened: list[Store] = []
 
     def open_with(change: Change) -> Opened:
@@ -92,7 +92,7 @@ def new_job(opened: Opened) -> IngestJob:
 
 
 def first_job(opened: Opened, state: str = "pending") -> IngestJob:
-    """The same, taken in a state that it was led to."""
+    """The same, taken in a state that it was moved to."""
     job = new_job(opened)
     while job.state != state:
         taken = taken_job(opened.queue, job.state)
@@ -101,7 +101,7 @@ def first_job(opened: Opened, state: str = "pending") -> IngestJob:
 
 
 def is_row(row: Transition, *words: str) -> bool:
-    """Whether it is the row of this state and event, and leads there if that is said."""
+    """Whether it is the row of this state and event, and of this target if one is given."""
     return (row.source, row.event, row.target)[: len(words)] == words
 
 
@@ -132,7 +132,7 @@ def test_nobody_else_can_fire_an_event_without_a_row(open_with: OpenWith) -> Non
 
 
 def test_an_item_goes_where_its_row_leads(open_with: OpenWith) -> None:
-    """A job passes over a step, which then has no consumers; another step ends the work; the batch follows."""
+    """A job skips a step, which then has no consumers; another step ends the work; the batch follows."""
 
     def change(row: Transition) -> Transition | None:
         if is_row(row, "pending", "accept"):
@@ -171,7 +171,7 @@ def test_a_renamed_event_is_the_one_that_is_fired_and_recorded(open_with: OpenWi
 
 
 def test_the_death_of_a_consumer_is_what_its_rows_say(open_with: OpenWith) -> None:
-    """Without rows it is freed, and nothing is counted; with another target it goes there."""
+    """Without rows it is freed, and nothing is counted; with another target it moves there."""
 
     def change(row: Transition) -> Transition | None:
         if row.event != "reap" or row.source not in ("pending", "estimating"):
@@ -194,7 +194,7 @@ def test_the_death_of_a_consumer_is_what_its_rows_say(open_with: OpenWith) -> No
 
 
 def test_a_row_without_an_effect_does_not_have_it(open_with: OpenWith) -> None:
-    """Nothing is recorded, no step is marked, and a consumer keeps what it has."""
+    """Nothing is recorded, no step is marked, and a consumer keeps its item."""
     without = {
         "submit": Also.RECORD_HISTORY, "create": Also.RECORD_HISTORY, "accept": Also.RECORD_HISTORY,
         "finish": Also.MARK_STEP | Also.DROP_OWNER,
@@ -215,7 +215,7 @@ def test_a_row_without_an_effect_does_not_have_it(open_with: OpenWith) -> None:
 
 
 def test_each_row_is_limited_to_its_actor_and_its_conditions(open_with: OpenWith) -> None:
-    """Reporting is an operator's act, and a collection on hold does not block releases."""
+    """Reporting is an operator's event, and a collection on hold does not block releases."""
 
     def change(row: Transition) -> Transition:
         if row.event == "report":
@@ -232,7 +232,7 @@ def test_each_row_is_limited_to_its_actor_and_its_conditions(open_with: OpenWith
     with pytest.raises(TransitionRefused):
         opened.act(batch, "report", By.DAEMON)
     assert opened.act(batch, "report").state == "reporting"
-    # The stores, not a daemon's list, say which batches are due.
+    # The stores, not a daemon's list, determine which batches are due.
     assert opened.queue.reportable() == []
 
 

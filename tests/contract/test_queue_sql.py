@@ -34,7 +34,7 @@ on_sql = pytest.mark.parametrize("kind", SQL_STORES)
 
 
 def by_hand(gate: Gate, text: str, **params: object) -> None:
-    """What somebody does who goes round the library."""
+    """The statements of a user who bypasses the library."""
     database(gate).write(lambda tx: tx.run(Statement("By hand.", text), **params))
 
 
@@ -194,7 +194,7 @@ def test_the_database_itself_refuses_the_same_job_of_a_payload_twice(gate: Gate)
 def test_taking_and_moving_a_job_costs_as_many_calls_in_every_state(
     gate: Gate, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One transaction each; on SQLite taking looks first, so that a consumer that finds nothing blocks no writer."""
+    """One transaction each; on SQLite taking reads first, so that a consumer that finds nothing blocks no writer."""
     calls: list[float] = []
     monkeypatch.setattr("headgate.stores.sql.database.engine.report_store_call", calls.append)
     job = job_in(gate.queue, "pending")
@@ -211,7 +211,7 @@ def test_taking_and_moving_a_job_costs_as_many_calls_in_every_state(
 @on_sql
 @pytest.mark.parametrize("statement", ["find_free", "behind"])
 def test_acquiring_reads_the_head_of_an_index(gate: Gate, kind: str, statement: str) -> None:
-    """The plan of what must not grow with what is pending."""
+    """The plan of a statement whose cost must not grow with pending items."""
     batch_with_jobs(gate.queue, 1000)
     if kind != "sqlite":
         analyze = "analyze hg_ingest_job" if kind == "postgresql" else "analyze table hg_ingest_job"
@@ -253,7 +253,7 @@ def plan_of(gate: Gate, kind: str, text: str, params: Any) -> str:
 
 
 def test_leases_of_the_queue_are_known_to_the_clock_of_a_file(tmp_path: Any) -> None:
-    """A clock that is created again after a reboot begins after every lease."""
+    """A clock that is recreated after a reboot starts after every lease."""
     with headgate.connect(f"sqlite:///{tmp_path / 'a.db'}") as gate:
         job_in(gate.queue, "pending")
         taken = taken_job(gate.queue)

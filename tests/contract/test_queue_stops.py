@@ -11,7 +11,7 @@ from tests.contract.queue_steps import job_in, taken_job, told
 
 
 def work(gate: Gate, outcome: Outcome, stop: threading.Event, *, heard_after: float | None) -> None:
-    """Have a job in processing worked on; the daemon is asked to stop this many seconds after the handler's end."""
+    """Process a job in processing; the daemon is asked to stop this many seconds after the handler's end."""
     sent = steady()
     job = taken_job(gate.queue, "processing")
     timer = threading.Timer(heard_after or 0, stop.set)
@@ -38,7 +38,7 @@ def test_a_step_that_fails_because_its_daemon_stops_stays_where_it_is(gate: Gate
         assert (found.state, found.worker, found.retry_count, found.crashes) == ("processing", "", 0, 0)
         assert found.message == f"interrupted: its daemon was asked to stop ({outcome.message})"
     assert [entry.event for entry in told(gate, job.id)] == before
-    # What was done by then counts, and a failure without a stop is one.
+    # Work done by then counts, and a failure without a stop is a failure.
     work(gate, Failed("boom"), threading.Event(), heard_after=None)
     assert gate.queue.job(job.id).state == "failed"
     gate.queue.resume(job.id)

@@ -1,4 +1,4 @@
-"""The tables, on every store: each state x event lands where its row says, or is refused and nothing changes."""
+"""The tables, on every store: each state x event has the row's effects, or is refused and nothing changes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,7 +43,7 @@ from tests.contract.queue_steps import (
 
 CALLERS = (By.OWNER, By.OPERATOR, By.DAEMON)
 EVENTS = tuple(dict.fromkeys((*BATCH.events, *INGEST_JOB.events, "lunch")))
-#: States that an item can be found in: it is there.
+#: States in which an item can be found, because it exists.
 KEPT = [
     (machine, state)
     for machine in (BATCH, INGEST_JOB)
@@ -122,7 +122,7 @@ def check_places(old: Item, row: Transition, before: Everything, after: Everythi
 
 
 def check_history(old: Item, row: Transition, before: Everything, after: Everything) -> None:
-    """One entry more, which says all of it."""
+    """One additional entry, which contains all of it."""
     assert after.history[1:] == before.history
     entry = after.history[0]
     assert (entry.event, entry.before, entry.after, entry.reason) == (row.event, row.source, row.target, WHY)
@@ -163,7 +163,7 @@ def test_the_rows_for_new_items(gate: Gate, record_property: Callable[[str, Any]
 
 
 def test_a_status_says_why_though_nobody_gave_a_reason(gate: Gate) -> None:
-    """What the row means, where a message is missing; the history records the given text, which is empty."""
+    """The row's meaning, if a message is missing; the history records the given text, which is empty."""
     queue = gate.queue
     assert new_batch(queue).message == BATCH.find(BATCH.start, "submit")[0].meaning
     batch = taken_batch(queue)
@@ -204,7 +204,7 @@ def test_an_event_without_a_row_for_its_caller_changes_nothing(gate: Gate, machi
 
 
 def attempt(gate: Gate, item: Item, event: str, by: By) -> Item:
-    """Fire an event as somebody."""
+    """Fire an event as a given actor."""
     if by is By.OWNER:
         return gate.queue.fire(as_taken(item), event, WHY)
     return port(gate).act(item.id, event, by, WHY, WHO)
@@ -292,7 +292,9 @@ def test_every_condition_of_the_tables_has_a_case() -> None:
 
 
 def test_an_old_owner_changes_nothing_in_any_state_that_the_job_goes_through(gate: Gate) -> None:
-    """At each step the job is taken, returned and taken again; all old owners fire all events that they could have."""
+    """At each step the job is taken, returned and taken again; all former owners fire all events that they could have
+    fired.
+    """
     queue = gate.queue
     batch = batch_with_jobs(queue)
     old: list[Taken] = []
@@ -312,7 +314,7 @@ def test_an_old_owner_changes_nothing_in_any_state_that_the_job_goes_through(gat
 
 
 def forward(state: str) -> list[str]:
-    """The events by which a job goes on."""
+    """The events by which a job advances."""
     return [row.event for row in INGEST_JOB.rows if row.source == state and row.event in ("accept", "finish")]
 
 

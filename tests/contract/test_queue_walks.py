@@ -1,4 +1,4 @@
-"""Random walks: several consumers, an operator and a daemon on one store, and the tables alone beside it."""
+"""Random walks: several consumers, an operator and a daemon on one store, and the tables alone as the model."""
 
 import random
 from collections.abc import Callable
@@ -22,14 +22,14 @@ OTHERS_EVENTS = sorted({row.event for table in (BATCH, INGEST_JOB) for row in ta
 
 
 class Walk:
-    """One walk: each step is done to the store and to the model, and must come to the same."""
+    """One walk: each step is executed on the store and on the model, with the same result."""
 
     def __init__(self, gates: Gates, seed: int) -> None:
         self.random = random.Random(seed)
         self.consumers = [gates.open() for _ in range(CONSUMERS)]
         self.operator = gates.open()
         self.model = Model()
-        #: What each consumer believes to have, also what it lost long ago.
+        #: What each consumer believes to have, including what it lost long ago.
         self.papers: list[list[Taken]] = [[] for _ in range(CONSUMERS)]
         self.steps: list[str] = []
 
@@ -74,7 +74,7 @@ class Walk:
             )
 
     def create(self) -> None:
-        """A consumer makes a few jobs of a pending batch that it has."""
+        """A consumer creates a few jobs of a pending batch that it has taken."""
         for number, papers in enumerate(self.papers):
             mine = [taken for taken in papers if is_batch(taken.id) and self.model.has(taken)]
             if mine and mine[0].state == "pending":
@@ -137,7 +137,7 @@ class Walk:
             self.note("priority", job.id, priority)
 
     def any_paper(self) -> tuple[int, Taken] | None:
-        """Something that a consumer has, or had: what it has is likelier."""
+        """An item that a consumer has, or had: the former is more likely."""
         number = self.random.randrange(CONSUMERS)
         papers = self.papers[number]
         mine = [taken for taken in papers if self.model.has(taken)]
@@ -169,7 +169,7 @@ class Walk:
 
 
 def outcome(act: Callable[[], object]) -> str:
-    """How it ended: done, or which refusal."""
+    """The outcome: done, or which refusal."""
     try:
         act()
     except REFUSALS as refusal:

@@ -1,4 +1,4 @@
-"""Many expired locks and claims end in bounded steps: each is in the history, waiters are served, counts are right."""
+"""Many expired locks and claims end in bounded steps: each is recorded, waiters are served, counts are right."""
 
 import threading
 from collections import Counter
@@ -49,7 +49,7 @@ def hold_many(gate: Gate, client: str, count: int) -> Sequence[Lock]:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many locks each step was to free; steps are small here."""
+    """How many locks each step had to free; steps are small here."""
     found: list[int] = []
     real = expiring.expire_quiet
 
@@ -79,7 +79,7 @@ def test_many_locks_end_in_bounded_steps_each_reported_once(gate: Gate, steps: l
         assert (entry.resource, entry.client, entry.token) == (lock.resource, "dead", lock.token)
         assert (entry.before, entry.after, entry.reason) == ("exclusive", "expired", "the lease expired")
     assert gate.locks.expire() == 0
-    # The resources' rows are in line with what is left.
+    # The resources' rows match the remaining locks.
     assert [gate.locks.acquire("next", lock.resource, "write").token for lock in dead] == [
         lock.token + 1 for lock in dead
     ]
@@ -131,7 +131,7 @@ def test_waiters_get_what_came_free(gate: Gate) -> None:
 
 
 def test_waiters_that_died_leave_the_queue(gate: Gate) -> None:
-    """Though the resource is held, and nobody else comes by."""
+    """Even if the resource is held, and no other client requests it."""
     lock = gate.locks.acquire("a", "r", "write")
     dead = Request("request", "dead", (Want("r", Mode.EXCLUSIVE),))
     database(gate).write(lambda tx: carry_out(tx, "abcd", ["r"], partial(queue_up, request=dead), "channel"))
@@ -142,7 +142,7 @@ def test_waiters_that_died_leave_the_queue(gate: Gate) -> None:
 
 
 def test_a_waiter_that_died_leaves_two_queues_at_the_same_moment(gate: Gate) -> None:
-    """Neither of the two transactions sees that the other removes the other place: one of them has to wait."""
+    """Neither of the two transactions sees that the other removes the other position: one of them has to wait."""
     store = database(gate)
     gate.locks.acquire_all("a", {"x": "write", "y": "write"})
     dead = Request("request", "dead", (Want("x", Mode.EXCLUSIVE), Want("y", Mode.EXCLUSIVE)))
@@ -171,7 +171,7 @@ def test_a_waiter_that_died_leaves_two_queues_at_the_same_moment(gate: Gate) -> 
 
 
 def test_a_lock_that_is_renewed_at_this_moment_stays(gate: Gate, kind: str) -> None:
-    """The reaper saw it expire, and does not wait for the transaction that has its row."""
+    """The reaper saw it expire, and does not wait for the transaction that has locked its row."""
     if kind == "sqlite":
         return  # It has one writer at a time.
     lock = gate.locks.acquire("a", "r", "write", lease=60)

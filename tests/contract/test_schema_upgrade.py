@@ -1,6 +1,6 @@
-"""A store of the version before: refused with what to do, brought up by `migrate`, completed when that was interrupted.
+"""A store of the previous version: refused with advice, upgraded by `migrate`, completed after an interruption.
 
-There is one version until the first release, so the next one is made here.
+There is only one version until the first release, so the next one is created here.
 """
 
 import shutil
@@ -33,7 +33,7 @@ READ = Statement("What the new version added.", "select name, colour from hg_cli
 
 @pytest.fixture
 def older(sql_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A store of this version, seen by a Headgate of the next."""
+    """A store of this version, seen by a Headgate of the next one."""
     with headgate.connect(sql_url) as gate:
         gate.locks.acquire("ann", "file:/x", "write")
         gate.locks.register_client("ann")
@@ -58,7 +58,7 @@ def test_an_older_store_is_refused_and_brought_up(older: str) -> None:
 
 def test_an_interrupted_upgrade_is_completed_by_the_next(older: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Killed(BaseException):
-        """Stands for the end of the process."""
+        """Represents the end of the process."""
 
     def killed(*_: object) -> None:
         raise Killed

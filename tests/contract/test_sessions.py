@@ -18,7 +18,7 @@ from tests.contract.ledger_steps import database
 
 
 def everything(gate: Gate) -> str:
-    """All that the store holds, as a reader of it sees it."""
+    """All content of the store, as a reader sees it."""
     kept = database(gate)
     names = sorted(metadata.tables)
     return repr([kept.single(Statement("Read.", f"select * from {name}")) for name in names])  # noqa: S608

@@ -16,7 +16,7 @@ from tests.contract.queue_steps import WHO, batch_with_jobs, job_in, new_batch, 
 on_sql = pytest.mark.parametrize("kind", SQL_STORES)
 on_sql_and_http = pytest.mark.parametrize("kind", [*SQL_STORES, "http"])
 
-#: How to make a database accept what it would refuse: no constraint must keep the doctor from being tested.
+#: Make a database accept damage that it would refuse, so that no constraint prevents the doctor from being tested.
 UNCHECKED = {
     "sqlite": ("pragma ignore_check_constraints = on", "pragma ignore_check_constraints = off"),
     "postgresql": ("alter table hg_chunk drop constraint hg_chunk_lease", "select 1"),
@@ -25,7 +25,7 @@ UNCHECKED = {
 
 
 def by_hand(gate: Gate, *texts: str, **params: object) -> None:
-    """Statements of somebody who bypasses Headgate."""
+    """Statements that bypass Headgate."""
 
     def work(tx: Transaction) -> None:
         for text in texts:
@@ -50,7 +50,7 @@ def unchecked(gate: Gate, text: str) -> None:
     database(gate).lend(work)
 
 
-# ---------------------------------------------------------------- each kind of damage, and how it is made
+# each kind of damage, and how it is made
 
 
 def lost_candidate(gate: Gate) -> tuple[str, str]:

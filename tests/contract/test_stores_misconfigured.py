@@ -1,4 +1,4 @@
-"""A missing database, right, password, table or file is not reported as temporary: only an operator can change it."""
+"""A missing database, permission, password, table or file is not reported as temporary: it needs an operator."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from tests.shared_servers import Servers
 
 SERVERS = ["postgresql", "mariadb"]
 NAME, PASSWORD = "hg_stranger", "hg-secret"
-#: A user without rights.
+#: A user without permissions.
 NOBODY = 65534
 
 
@@ -35,7 +35,7 @@ def refused(url: str) -> StoreMisconfigured:
 
 @pytest.fixture(scope="module")
 def stranger(servers: Servers) -> Iterator[Callable[[str, str], str]]:
-    """The URL for a user who may connect to any database, and do nothing there."""
+    """The URL for a user who may connect to any database, but do nothing there."""
     made: list[str] = []
 
     def url_for(kind: str, url: str) -> str:
@@ -76,7 +76,7 @@ def test_a_missing_database_is_named(kind: str, servers: Servers) -> None:
 
 @pytest.mark.parametrize("kind", ["mariadb"])
 def test_a_wrong_password_is_not_temporary(kind: str, servers: Servers, stranger: Callable[[str, str], str]) -> None:
-    """PostgreSQL trusts everybody here; what it says to a wrong password is in the tests of its errors."""
+    """PostgreSQL trusts all users here; its answer to a wrong password is in the tests of its errors."""
     url = make_url(stranger(kind, servers.url(kind))).set(password="wrong")
     assert "password" in refused(url.render_as_string(hide_password=False)).advice
 
@@ -110,7 +110,7 @@ def test_a_dropped_table_is_not_temporary(kind: str, gate: Gate) -> None:
 
 @pytest.fixture
 def not_root() -> Iterator[Path]:
-    """A folder that its user may look at; anyone who runs the tests is not root meanwhile."""
+    """A folder that its user may read; meanwhile the tests do not run as root."""
     folder = Path(tempfile.mkdtemp())
     yield folder
     os.seteuid(os.getuid())

@@ -1,4 +1,4 @@
-"""Watchers: turns, files that are counted once, and what a change means; on every store that keeps a ledger."""
+"""Watchers: turns, files that are counted once, and the effect of a change; on every store that keeps a ledger."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tests.contract.ledger_steps import WHY, claimed, one_job, status_of, told
 from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
-#: Far longer than a test takes, and over at once.
+#: Far longer than a test takes, and then immediately expired.
 LONG, SHORT = 600.0, 0.05
 
 
@@ -58,7 +58,7 @@ def test_one_worker_watches_and_another_takes_over_when_it_ends(gate: Gate) -> N
 
 
 def test_forgetting_a_watcher_ends_its_turn_for_good(gate: Gate) -> None:
-    """Also where it was only paused, and is the first that the dataset ever had."""
+    """Even if it was only paused, and is the first one of the dataset."""
     one_job(gate)
     assert gate.watches.take_turn(seen()).token == 1
     assert landings(gate, [parcel("1", ("1.csv", 1))]) == [Landing.PUBLISHED]
@@ -250,7 +250,7 @@ def inbox(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(gate: Gate, inbox: Path, clock: Clock) -> Callable[..., FileWatcher]:
-    """Makes a watcher of `raw` on the folder, by another worker each time."""
+    """Creates a watcher of `raw` on the folder, with a different worker each time."""
     one_job(gate)
 
     def made(worker: str = "one", **keys: Any) -> FileWatcher:
@@ -363,7 +363,7 @@ def test_the_pause_follows_the_look_and_not_what_was_published(
     assert watcher.act() == 1, "it looks"
     (inbox / "b.csv").write_text("x")
     assert watcher.act() == 1, "publishing took longer than the pause"
-    clock.now -= 98.6  # From the beginning of the look to 2.9 seconds after it.
+    clock.now -= 98.6  # From the start of the poll to 2.9 seconds after it.
     (inbox / "c.csv").write_text("x")
     assert watcher.act() == 0
     clock.now += 0.2

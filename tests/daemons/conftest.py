@@ -1,4 +1,4 @@
-"""A command on a store of its own, and what consumers are made of in tests."""
+"""A command on its own store, and building blocks of consumers in tests."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.shared_servers import Servers
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def headgate(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Iterator[Headgate]:
-    """On SQLite, where workers look for work, and on PostgreSQL, where they are woken."""
+    """On SQLite, where workers poll, and on PostgreSQL, where they are woken."""
     for url in fresh_store(request.param, servers, tmp_path):
         command = Headgate(url, tmp_path)
         yield command
@@ -28,7 +28,7 @@ def on_sqlite(tmp_path: Path) -> Iterator[Headgate]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Callable[[str, str], str]:
-    """Write a shell script that a daemon can run; gives its path."""
+    """Write a shell script that a daemon can run; returns its path."""
 
     def write(name: str, text: str) -> str:
         path = tmp_path / name

@@ -1,4 +1,4 @@
-"""A queue with something in it, and what happened to it."""
+"""A queue with some content, and its events."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from headgate import Gate, connect
 from headgate.core.queue.model import NewJob
 from tests.cli.commands import Headgate
 
-#: All that a job passes through, in order, each with a consumer of that name.
+#: All states that a job passes through, in order, each with a consumer of that name.
 STEPS = ("pending", "estimating", "provisioning", "downloading", "processing", "recording", "notify")
 
 
@@ -30,7 +30,7 @@ def fill(gate: Gate, jobs: int = 1, profile: str = "demo") -> str:
 
 
 def bring_to(gate: Gate, state: str) -> None:
-    """All jobs that are pending go on to that state."""
+    """Move all pending jobs on to that state."""
     for step in STEPS[: STEPS.index(state)]:
         while (job := gate.queue.acquire_job(step)) is not None:
             gate.queue.fire(job, "accept" if step == "pending" else "finish")
@@ -45,21 +45,21 @@ def counts(gate: Gate) -> Counter[str]:
 
 
 def ended(gate: Gate) -> int:
-    """Jobs that ended well; the cleaner has been at some of them."""
+    """Completed jobs; the cleaner has processed some of them."""
     found = counts(gate)
     return found["completed"] + found["cleaned"]
 
 
 def moves(gate: Gate, item: str, event: str = "finish") -> list[tuple[str, str]]:
-    """What the history reports an item's moves, oldest first."""
+    """The transitions of an item in the history, oldest first."""
     return [(each.before, each.after) for each in reversed(gate.history(item=item, event=event, limit=1000))]
 
 
 def commands(**by_step: str) -> list[str]:
-    """The words for consumers of these states: a command for each (_ for -)."""
+    """The arguments for consumers of these states: a command for each (_ for -)."""
     return [word for step, text in by_step.items() for word in ("--exec", f"job-{step}={text}")]
 
 
 def everything(text: str) -> list[str]:
-    """The words for consumers of every state of a job, all with the same command."""
+    """The arguments for consumers of every state of a job, all with the same command."""
     return commands(**dict.fromkeys(STEPS, text))

@@ -1,4 +1,4 @@
-"""Consumers as real processes: what handlers say, what happens when they crash, hang, or their consumer dies."""
+"""Consumers as real processes: outcomes of handlers, and what happens when they crash, hang, or their consumer dies."""
 
 import json
 import signal
@@ -40,7 +40,7 @@ def state_of(gate: Gate, item: str = JOB) -> str:
 
 @pytest.mark.parametrize("headgate", ["sqlite", "postgresql", "mariadb", "zookeeper"], indirect=True)
 def test_a_batch_goes_all_the_way(headgate: Headgate, script: Script) -> None:
-    """Submitted, split, every step, reported: by commands alone; what a command prints is written down."""
+    """Submitted, split, every step, reported: only with commands, whose output is recorded."""
     rows = json.dumps({"jobs": [{"payload_url": f"http://example.org/{each}"} for each in range(3)]})
     split = script("split", f"echo looking >&2\necho '{rows}'")
     sized = script("size", """echo '{"message": "counted", "space_needed": 123, "priority": 7}'""")
@@ -55,7 +55,7 @@ def test_a_batch_goes_all_the_way(headgate: Headgate, script: Script) -> None:
         )
         until(lambda: gate.queue.batch(batch).state == "completed", "the batch to end")
         lines = stop(process)
-        # The cleaner removes what completed jobs leave, sooner or later.
+        # The cleaner removes the files of completed jobs sooner or later.
         assert ended(gate) == 3
         job = gate.queue.job(JOB)
         assert (job.space_needed, job.priority, job.identifiers.primary) == (123, 7, "ark:/99999/x")
@@ -156,7 +156,7 @@ def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log
         ):
             for job in gate.queue.jobs("failed"):
                 gate.queue.resume(job.id)
-            # Alone: the batch-watcher would have the batch reported, and then nothing can be resumed.
+            # Alone: otherwise the batch-watcher would report the batch, and nothing could be resumed.
             process = start(on_sqlite, "job-recording", "--handler", f"job-recording=mine:{function}")
             until(lambda: counts(gate) == {"failed": 3}, "the jobs to fail")
             lines = stop(process)
@@ -170,7 +170,7 @@ def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_provisioning_looks_at_all_and_lets_the_small_pass(on_sqlite: Headgate, script: Script, workers: str) -> None:
-    """Jobs that do not pass stay, and each is looked at in every round: with several workers none is left out."""
+    """Deferred jobs stay, and each is checked in every round: with several workers none is left out."""
     room = script("room", "echo $HEADGATE_ITEM >>looks; case $HEADGATE_ITEM in *2|*4) exit 0;; esac; exit 75")
     (on_sqlite.folder / "headgate.toml").write_text("round_pause = 1.5\n")
     with opened(on_sqlite) as gate:
@@ -181,13 +181,13 @@ def test_provisioning_looks_at_all_and_lets_the_small_pass(on_sqlite: Headgate, 
         until(lambda: min(looks(on_sqlite, each) for each in (JOB, "jid0000000003")) >= 4, "some rounds for both")
         stop(process)
         assert counts(gate) == {"provisioning": 2, "downloading": 2}
-    if workers == "1":  # Of several, one may be so slow that a round of the others passes meanwhile.
+    if workers == "1":  # One of several may be so slow that a round of the others passes meanwhile.
         assert abs(looks(on_sqlite, JOB) - looks(on_sqlite, "jid0000000003")) <= 1
     assert looks(on_sqlite, "jid0000000002") == 1
 
 
 def test_a_batch_whose_handler_crashes_keeps_nobody_waiting_and_is_in_no_hurry(on_sqlite: Headgate) -> None:
-    """Batches have no fail row: it is looked at again after a growing pause, and those behind it go on."""
+    """Batches have no fail row: it is retried after a growing pause, and those behind it continue."""
     (on_sqlite.folder / "mine.py").write_text(
         "from headgate import Done\n"
         "def split(item, hold):\n"

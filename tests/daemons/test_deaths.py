@@ -1,4 +1,4 @@
-"""Work that kills its process, with real daemons: held after the third death, while everything else goes on."""
+"""Work that kills its process, with real daemons: held after the third death, while everything else continues."""
 
 import signal
 
@@ -52,7 +52,7 @@ def test_after_three_crashes_the_job_is_held_and_the_others_continue(headgate: H
 
 
 def kept_running(headgate: Headgate, gate: Gate, job: str, batch: str) -> None:
-    """A daemon that is started again whenever it is dead, as a service manager would, until nothing kills it."""
+    """A daemon that is restarted whenever it is dead, as by a service manager, until nothing kills it."""
     deaths, process = 0, start(headgate, *WORDS)
 
     def settled() -> bool:

@@ -1,4 +1,4 @@
-"""How consumers end: asked to, killed, without a store; and what happens to what they had."""
+"""The end of consumers: on request, by a kill, without a store; and what happens to their items."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.fresh import fresh
 from tests.servers import PrivateServer
 from tests.waiting import until
 
-#: Runs until a file is there; prints its process id first.
+#: Runs until a file exists; prints its process id first.
 SLOW = "echo $$ >pid.$$; mv pid.$$ pid; until test -e go; do sleep 0.05; done"
 
 
@@ -38,7 +38,7 @@ def test_at_the_first_signal_what_runs_may_end(headgate: Headgate, script: Scrip
 def test_work_that_does_not_finish_in_time_is_stopped_and_returned_to_the_queue(
     on_sqlite: Headgate, script: Script, hurried: bool
 ) -> None:
-    """A command that ignores SIGTERM is killed; its job is nobody's, at the same state, at once."""
+    """A command that ignores SIGTERM is killed; its job is free in the same state at once."""
     with opened(on_sqlite) as gate:
         fill(gate)
         stubborn = script("stubborn", "trap '' TERM; " + SLOW)
@@ -93,7 +93,7 @@ def test_a_consumer_that_is_killed_takes_its_command_along_and_the_job_is_taken_
 
 
 def test_losing_the_lease_stops_the_command_and_its_report_is_refused(on_sqlite: Headgate, script: Script) -> None:
-    """The consumer is stopped past its lease; the job runs elsewhere; the late one changes nothing."""
+    """The consumer is suspended past its lease; the job runs elsewhere; the late report changes nothing."""
     with opened(on_sqlite) as gate:
         fill(gate)
         process = start(on_sqlite, "--exec", f"job-pending={script('slow', SLOW)}", "--lease", "1")
@@ -109,7 +109,7 @@ def test_losing_the_lease_stops_the_command_and_its_report_is_refused(on_sqlite:
 
 
 def test_killed_again_and_again_every_job_ends_once(headgate: Headgate) -> None:
-    """Consumers are killed wherever they are; afterwards each job took each step exactly once."""
+    """Consumers are killed at random points; afterwards each job has passed each step exactly once."""
     jobs, kills = 12, 6
     (headgate.folder / "headgate.toml").write_text("max_crashes = 0\n")  # Any number of kills may hit the same job.
     with opened(headgate) as gate:
@@ -124,7 +124,7 @@ def test_killed_again_and_again_every_job_ends_once(headgate: Headgate) -> None:
         process = start(headgate, *words)
         until(lambda: gate.queue.batch(batch).state == "completed", "the batch to end", 90)
         stop(process)
-        # The cleaner removes what completed jobs leave, sooner or later.
+        # The cleaner removes the files of completed jobs sooner or later.
         assert ended(gate) == jobs
         for job in states(gate):
             assert [before for before, _after in moves(gate, job)] == list(STEPS[1:])
@@ -134,7 +134,7 @@ def test_killed_again_and_again_every_job_ends_once(headgate: Headgate) -> None:
 
 
 def moved(command: Headgate) -> list[object]:
-    """All steps that were taken so far."""
+    """All steps that were passed so far."""
     with opened(command) as gate:
         found = [gate.history(item="bid0000000001", event=event, limit=1000) for event in ("accept", "finish")]
     return [*found[0], *found[1]]

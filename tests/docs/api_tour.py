@@ -1,4 +1,4 @@
-"""A tour of the HTTP API: every operation once, on a real service. The reference shows what is sent and answered."""
+"""A tour of the HTTP API: every operation once, on a real service. The reference shows the requests and answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARK = "ark:/99999/fk4x1"
 PROFILE = 'collection = "maps"\nowner = "library"\nnotification = ["ann@example.org"]\nconfirmation_mail = true\n'
 TAKER: dict[str, Any] = {"worker": "archive-2", "lease": 600}
 PENDING: dict[str, Any] = {"query": {"state": "pending"}}
-#: What stands for values that differ from run to run, by the name of the member.
+#: Replacements for values that differ from run to run, by the name of the member.
 FIXED = {
     "since": "2026-11-15T04:50:00Z", "at": "2026-11-15T04:50:00Z", "created": "2026-11-15T04:50:00Z",
     "modified": "2026-11-15T04:50:00Z", "last_used": "2026-11-15T04:50:00Z", "started": "2026-11-15T04:50:00Z",
@@ -32,7 +32,7 @@ FIXED = {
 }  # fmt: skip
 _ID = re.compile(r"\b[0-9a-z]{4}-[0-9a-z]{16}-[0-9a-z]{12}\b")
 _TOKEN = re.compile(r"\bhg_([a-z0-9]{12})_[\w-]{43}")
-#: What differs from run to run, and what stands for it.
+#: Patterns of values that differ from run to run, with their replacements.
 _VARIES = [
     (re.compile(pattern), shown)
     for pattern, shown in (
@@ -49,7 +49,7 @@ _VARIES = [
 
 
 class Tour:
-    """Asks, and notes the first successful request to each operation with its answer."""
+    """Sends requests, and records the first successful request to each operation with its answer."""
 
     def __init__(self, client: httpx2.Client, folder: str) -> None:
         self._client, self._folder = client, folder
@@ -80,7 +80,7 @@ class Tour:
         return content
 
     def refused(self, operation: str, body: Any, status: int, **names: Any) -> None:
-        """Note a request to an operation that is refused, beside the one that is not."""
+        """Record a refused request to an operation, besides the successful one."""
         method, path = operation.split()
         found = self._client.request(method, f"/v1{path}".format(**names), json=body)
         assert found.status_code == status, (operation, found.text)
@@ -89,7 +89,7 @@ class Tour:
         self.noted[f"{method} /v1{path}"]["refused"] = self._still({**told, "answer": found.json()})
 
     def _still(self, value: Any, name: str = "") -> Any:
-        """The value without what differs from run to run."""
+        """The value without parts that differ from run to run."""
         if isinstance(value, dict):
             return {key: self._still(each, key) for key, each in value.items()}
         if isinstance(value, list):
@@ -101,7 +101,7 @@ class Tour:
         return self._still_text(value) if isinstance(value, str) else value
 
     def _learn(self, text: str) -> None:
-        """The ids of tokens and locks in a text, and what stands for them."""
+        """The ids of tokens and locks in a text, with their replacements."""
         for found in _TOKEN.finditer(text):
             self._ids.setdefault(found[1], f"sd7zpeeenq{len(self._ids):02}")
         for found in _ID.finditer(text):

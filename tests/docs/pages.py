@@ -1,4 +1,4 @@
-"""A page of the docs: its blocks, and what each is for. CONTRIBUTING.md explains the convention."""
+"""A page of the docs: its blocks, and the purpose of each. CONTRIBUTING.md explains the convention."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _NAMES_A_FILE = re.compile(r"`([^`\s]+)`:$")
 
 @dataclass(frozen=True)
 class Step:
-    """A command of a session, and what the page says that it prints."""
+    """A command of a session, and its output on the page."""
 
     command: str
     shown: str
@@ -22,14 +22,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Block:
-    """One block of code, or one note to the runner, in the order of the page."""
+    """One block of code, or one note for the runner, in the order of the page."""
 
     #: script, python, session, elsewhere (a session in a second terminal), file, until, interrupt, or shown.
     kind: str
     #: A file's name; a note's command; why a block is not run.
     name: str
     content: str
-    #: Of its fence, in the page, from 1.
+    #: Line of its fence in the page, from 1.
     line: int
 
     @property
@@ -39,12 +39,12 @@ class Block:
 
 
 def all_pages() -> list[Path]:
-    """Every page, those beside the docs too."""
+    """Every page, including those outside the docs folder."""
     return sorted([*ROOT.glob("*.md"), *(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)])
 
 
 def has_something_to_run(page: Path) -> bool:
-    """Whether there is a block that a reader would type in."""
+    """Whether there is a block that a reader would type."""
     return any(block.kind not in ("shown", "file") for block in blocks_of(page.read_text(encoding="utf-8")))
 
 

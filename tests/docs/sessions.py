@@ -1,4 +1,4 @@
-"""Runs what a page shows, in its order, in a folder of its own, and compares what is printed with what is shown."""
+"""Runs the blocks of a page, in order, in a separate folder, and compares their output with the page."""
 
 import os
 import re
@@ -17,21 +17,21 @@ from tests.docs.pages import Block, Step
 
 PATIENCE_SECONDS = 100.0
 POLL_SECONDS = 0.2
-#: Set it, and what a page shows wrongly is written again: `make pages`.
+#: If it is set, wrong output in a page is rewritten: `make pages`.
 RENEWS = bool(os.environ.get("HEADGATE_RENEW_PAGES"))
 TOOLS = Path(__file__).parent / "bin"
-#: Whom the pages report: user, host and working folder of the examples.
+#: The identity on the pages: user, host and working folder of the examples.
 USER, HOST, FOLDER = "ann", "node1", "/home/ann/orders"
 
-#: How a command is run where the host has that name, so that columns of what is written down line up.
+#: How a command runs on a host with that name, so that columns of recorded output are aligned.
 AS_HOST = ["unshare", "--uts", "sh", "-c", f'hostname {HOST}; exec "$@"', "sh"] if RENEWS else []
 
-#: What differs from run to run and is typed in again later: ids of locks and of objects, API tokens, keys, pids.
+#: Values that differ from run to run and are typed again later: ids of locks and objects, API tokens, keys, pids.
 NAMES = re.compile(
     r"\b[0-9a-z]{4}-[0-9a-z]{16}-[0-9a-z]{12}\b|\bark[:_]/?99999[/_]fk4[0-9a-z]+|\bhg_[a-z0-9]{12}_[\w-]{43}"
     r"|\bhgk_[\w-]+|\bhgc_[\w-]{43}"
 )
-#: What differs from run to run, and what stands in its place when texts are compared.
+#: Patterns of values that differ from run to run, with their replacements in comparisons.
 _VARIES = [
     (NAMES, "ID"),
     (re.compile(r"\bincident-[0-9a-f]{4}-\d+-(opened|closed)-\d+"), r"incident-N-\1"),
@@ -54,21 +54,21 @@ _VARIES = [
 
 
 def plain(text: str) -> str:
-    """The text without what differs from run to run."""
+    """The text without values that differ from run to run."""
     for pattern, word in _VARIES:
         text = pattern.sub(word, text)
     return text.strip("\n")
 
 
 class Words:
-    """What the page says, and what it is here: addresses, ports, names; and the ids that commands gave."""
+    """The values on the page with their values here: addresses, ports, names; and the ids that commands returned."""
 
     def __init__(self, here: Mapping[str, str], folder: Path) -> None:
         self._here = {FOLDER: str(folder), **here}
         self._names: dict[str, str] = {}
 
     def here(self, text: str) -> str:
-        """The page's text as it is to be run."""
+        """The page's text in the form to be run."""
         for page, real in self._here.items():
             text = text.replace(page, real)
         for page, real in self._names.items():
@@ -76,7 +76,7 @@ class Words:
         return text
 
     def page(self, text: str) -> str:
-        """What was printed, as the page would say it."""
+        """The output in the page's form."""
         for page, real in self._here.items():
             text = text.replace(real, page)
         text = re.sub(rf"\b{re.escape(socket.gethostname())}\b", HOST, text)
@@ -85,7 +85,7 @@ class Words:
         return text
 
     def learn(self, shown: str, printed: str) -> None:
-        """Which ids stand here for those of the page."""
+        """The ids here for those of the page."""
         for page, real in zip(NAMES.findall(shown), NAMES.findall(printed), strict=False):
             if self._names.setdefault(page, real) == real and page.startswith("hg_"):
                 self._names[page[3:15]] = real[3:15]  # a token's id, by which it is revoked
@@ -133,7 +133,7 @@ class Shell:
         return self._last, text
 
     def end(self) -> None:
-        """End it, and whatever it still runs."""
+        """End it, and everything that it still runs."""
         end_group(self._process, signal.SIGKILL)
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
@@ -141,14 +141,14 @@ class Shell:
 
 
 def end_group(process: "subprocess.Popen[str]", number: signal.Signals) -> None:
-    """Send a signal to a process and all that it started, and wait for it."""
+    """Send a signal to a process and everything that it started, and wait for it."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
     process.wait(PATIENCE_SECONDS)
 
 
 class Terminal:
-    """Another terminal: one command that runs on, and what it has printed so far."""
+    """Another terminal: one command that keeps running, and its output so far."""
 
     def __init__(self, command: str, folder: Path, environment: Mapping[str, str], output: Path) -> None:
         self._output = output
@@ -170,12 +170,12 @@ class Terminal:
 
 
 def with_forge(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same, where a `headgate` that is typed costs a fork, and no start of an interpreter."""
+    """The same, where a typed `headgate` costs a fork instead of starting an interpreter."""
     return {**environment, "PATH": os.pathsep.join([str(forge_for(environment).path), environment["PATH"]])}
 
 
 class Visit:
-    """A page, run from its top to its end. What it should have shown is noted in `shown`, by line of the block."""
+    """A page, run from top to end. The expected output is recorded in `shown`, by line of the block."""
 
     def __init__(self, folder: Path, here: Mapping[str, str]) -> None:
         self.folder = folder / "page"
@@ -244,7 +244,7 @@ class Visit:
         self._note(block, said)
 
     def _compare(self, step: Step, printed: str) -> str:
-        """What the page should show of a step: what it shows, where that is true."""
+        """The expected output of a step on the page: the shown one, if it is true."""
         self.words.learn(step.shown, printed)
         printed = self.words.page(printed)
         true = step.shown if plain(step.shown) == plain(printed) else printed.strip("\n")

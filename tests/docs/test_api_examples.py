@@ -1,4 +1,4 @@
-"""The requests and answers in the reference of the API are those of a real service; `make pages` notes them again."""
+"""The requests and answers in the reference of the API are those of a real service; `make pages` records them again."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.docs.pages import ROOT
 from tests.docs.sessions import RENEWS
 
 EXAMPLES = ROOT / "docs/reference/api-examples.json"
-#: These answer text: a stream that does not end, and metrics.
+#: These answer with text: an endless stream, and metrics.
 NO_JSON = {"GET /v1/events", "GET /metrics"}
 
 

@@ -12,7 +12,7 @@ PROSE = re.sub(r"^```.*?^```", "", TEXT, flags=re.DOTALL | re.MULTILINE)
 #: `NAME` in `file.py`, `NAME` of `file.py`.
 NAMED = re.compile(r"`([\w.]+)`\s+(?:in|of)\s+`([\w/]+\.py)`")
 PATHS = sorted({word for word in re.findall(r"`([^`\s]+)`", PROSE) if "/" in word or word.endswith(".py")})
-#: Names that stand alone: classes and functions somewhere in the package.
+#: Names without a file: classes and functions somewhere in the package.
 ALONE = sorted(set(re.findall(r"`([A-Z]\w+|[a-z]+_\w+)`", PROSE)))
 
 

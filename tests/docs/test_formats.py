@@ -24,7 +24,7 @@ from headgate.service.queue.checks import METADATA, TYPES
 from tests.docs.pages import ROOT
 from tools.format_pages import EXPECTATIONS, MAPPINGS, PIPELINE, WATCHES, example
 
-#: Parameters that are no part of a definition.
+#: Parameters that are not part of a definition.
 OURS = {"self", "name", "holders", "share"}
 
 

@@ -1,4 +1,4 @@
-"""Commands that pages name in passing, or show without running them, are there, with the options that are named."""
+"""Commands that pages mention, or show without running them, exist, with the named options."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def named(page: Path) -> list[str]:
 
 
 def problem(line: str) -> str:
-    """What is wrong with a command line; empty: nothing."""
+    """The error in a command line; empty: none."""
     context = click.Context(root)
     command: click.Command = root
     own = [word for word in line.partition(" -- ")[0].split()[1:] if word not in ("-q", "--quiet")]

@@ -1,4 +1,4 @@
-"""What the pages show is run, and what they point to is there."""
+"""The blocks of the pages are run, and their links lead somewhere."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ from tests.servers import free_port
 from tests.shared_servers import Servers
 
 PAGES = all_pages()
-#: The servers of the pages, and of which kind they are here.
+#: The servers of the pages, and their kinds here.
 SERVERS = {
     "postgresql://headgate@db1/headgate": "postgresql",
     "mysql://headgate@db1/headgate": "mariadb",
@@ -26,13 +26,13 @@ PORTS = ("8750", "8000")
 
 
 def name_of(page: Path) -> str:
-    """A page, as a test's name has it."""
+    """A page in the form of a test's name."""
     return str(page.relative_to(ROOT))
 
 
 @pytest.fixture
 def visit(request: pytest.FixtureRequest, page: Path, empty_store: Path, tmp_path: Path) -> Iterator[Visit]:
-    """A visit to the page, with the servers that it names, and (unless it creates one) an empty SQLite store."""
+    """A run of the page, with the servers that it names, and (unless it creates one) an empty SQLite store."""
     text = page.read_text(encoding="utf-8")
     here = {f":{port}": f":{free_port()}" for port in PORTS}
     with ExitStack() as ends:
@@ -43,7 +43,9 @@ def visit(request: pytest.FixtureRequest, page: Path, empty_store: Path, tmp_pat
                 ends.callback(servers.drop, kind, here[address])
         visiting = Visit(tmp_path, here)
         ends.callback(visiting.end)
-        if not re.search(r"^(\$ )?headgate init$", text, re.MULTILINE):  # A page that creates its own begins without.
+        if not re.search(
+            r"^(\$ )?headgate init$", text, re.MULTILINE
+        ):  # A page that creates its own store begins without one.
             shutil.copy(empty_store, visiting.folder / "headgate.db")
         yield visiting
 
@@ -59,7 +61,7 @@ def test_the_commands_of_a_page_print_what_it_shows(page: Path, visit: Visit) ->
 
 
 def renew(page: Path, visit: Visit) -> None:
-    """Write down what was printed, where the page shows something else."""
+    """Record the actual output, if the page shows something else."""
     text = page.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     for line, (shown, printed) in sorted(visit.differences.items(), reverse=True):
@@ -69,7 +71,7 @@ def renew(page: Path, visit: Visit) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_nothing_that_can_be_typed_escapes_the_runner(page: Path) -> None:
-    """A block that is not run says why; commands stand in blocks that are run."""
+    """A block that is not run says why; commands are in blocks that are run."""
     text = page.read_text(encoding="utf-8")
     assert not re.findall(r"^[ \t]+```", text, re.MULTILINE), "a block that stands further in would not be found"
     for block in blocks_of(text):
@@ -92,7 +94,7 @@ def test_every_target_of_make_that_a_page_names_is_there() -> None:
 
 
 def code_of(page: Path) -> str:
-    """What stands as code on a page, within lines and in blocks of its own."""
+    """The code on a page, within lines and in blocks."""
     text = page.read_text(encoding="utf-8")
     within = re.findall(r"`(make [^`\n]+)`", text)
     beginning = (re.findall(r"^make [a-z-]+", block.content, re.MULTILINE) for block in blocks_of(text))

@@ -1,4 +1,4 @@
-"""The configuration of nginx that the docs show, run by an nginx of its own as an ordinary user."""
+"""The nginx configuration in the docs, run by a separate nginx as an ordinary user."""
 
 import os
 import shutil
@@ -24,9 +24,9 @@ from tests.docs.pages import ROOT, blocks_of
 from tests.servers import free_port
 
 PAGE = ROOT / "docs/how-to/proxy.md"
-#: What nginx needs beside the server, to run as anybody in a folder of its own.
+#: What nginx needs besides the server, to run as any user in its own folder.
 AROUND = "daemon off;\nworker_processes 1;\npid pid;\nevents {}\n"
-#: The header in which a test says where its connection comes from: for nginx, and so for the page, it is true.
+#: The header in which a test sets the origin of its connection: nginx, and so the page, treats it as true.
 FROM = "X-Test-From"
 WITHIN = f"access_log off;\nset_real_ip_from 127.0.0.0/8;\nreal_ip_header {FROM};\n" + "".join(
     f"{kind}_temp_path {kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -46,14 +46,14 @@ class Proxied(NamedTuple):
     folder: Path
 
     def client(self, come_from: str, **headers: str) -> httpx2.Client:
-        """A browser, on a machine of that address."""
+        """A browser on a machine with that address."""
         trusted = ssl.create_default_context(cafile=str(self.chain))
         url = f"https://127.0.0.1:{self.port}"
         return httpx2.Client(base_url=url, verify=trusted, headers={FROM: come_from, **headers}, trust_env=False)
 
 
 def configuration() -> str:
-    """As the page has it."""
+    """As on the page."""
     (found,) = (each.content for each in blocks_of(PAGE.read_text(encoding="utf-8")) if each.name.endswith(".conf"))
     return found
 
@@ -65,7 +65,7 @@ def test_it_leads_to_where_the_service_listens_by_itself() -> None:
 
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[Proxied]:
-    """The service as it is started by default, behind nginx with the server of the page."""
+    """The service with default settings, behind nginx with the page's server."""
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
         account = "nobody" if os.geteuid() == 0 else None
@@ -106,7 +106,7 @@ def start(running: ExitStack, words: list[object], folder: Path, account: str | 
 
 
 def make_certificate(folder: Path) -> None:
-    """For 127.0.0.1, signed by itself."""
+    """For 127.0.0.1, self-signed."""
     words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=headgate -addext subjectAltName=IP:127.0.0.1"
     files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "chain.pem")]
     subprocess.run(["openssl", *words.split(), *files], check=True, capture_output=True, timeout=60)

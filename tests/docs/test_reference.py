@@ -19,13 +19,13 @@ from tools.generate_docs import main
 
 
 def headings(page: str) -> set[str]:
-    """What a page of the reference has a part for."""
+    """The subjects that a page of the reference covers."""
     text = (ROOT / f"docs/reference/{page}.md").read_text(encoding="utf-8")
     return set(re.findall(r"^## (.+)$", text, re.MULTILINE))
 
 
 def commands_of(group: click.Group, name: str) -> set[str]:
-    """The names of all commands, groups too."""
+    """The names of all commands, including groups."""
     context = click.Context(group)
     found = {name}
     for child in group.list_commands(context):
@@ -60,7 +60,7 @@ def test_every_table() -> None:
 
 
 def first_cells(page: str) -> set[str]:
-    """What the rows of a page's tables begin with."""
+    """The beginnings of a page's table rows."""
     text = (ROOT / f"docs/reference/{page}.md").read_text(encoding="utf-8")
     return set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE))
 

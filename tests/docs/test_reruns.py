@@ -1,4 +1,4 @@
-"""What the examples run on a chunk is safe to run again: a chunk that is made twice leaves the same files."""
+"""The commands of the examples are safe to repeat: a chunk that is made twice leaves the same files."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ import headgate
 from tests.docs.pages import ROOT, all_pages, blocks_of
 from tests.docs.sessions import Visit
 
-#: Pages with a pipeline, and the headings that it begins and ends with; the data ids that are made again.
+#: Pages with a pipeline, with their first and last headings; and the data ids that are made again.
 PIPELINES = [
     ("README.md", "A pipeline", "An ingest", "clean", "2026-11-01 2026-11-02"),
     ("docs/tutorials/ledger.md", "Some data", "Several workers", "clean", "2026-11-01 2026-11-02 2026-11-03"),

@@ -1,4 +1,4 @@
-"""The runner of the pages sees what is wrong with a page, and lets pass what may differ."""
+"""The runner of the pages detects errors on a page, and ignores valid differences."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The site is built with every warning as an error, and every link in it leads somewhere."""
+"""The site is built with every warning as an error, and all of its links lead somewhere."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 
 
 def build(source: Path, target: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    """As `make docs` does it, with the settings of the docs."""
+    """Like `make docs`, with the settings of the docs."""
     words = ["-W", "--keep-going", "-n", "-q", "-E", "-b", "html", *options, "-c", DOCS, source, target]
     return subprocess.run(
         [sys.executable, "-m", "sphinx", *map(str, words)], capture_output=True, text=True, timeout=100, check=False
@@ -59,12 +59,12 @@ def broken(site: Path) -> Iterator[str]:
                 yield f"{page.relative_to(site.resolve())}: {target}"
 
 
-#: What fetches something: in style sheets and in scripts, those within pages too.
+#: Everything that causes a fetch: in style sheets and in scripts, including those within pages.
 FETCHES = re.compile(r"""(?:url\(|@import |\b(?:import|fetch)\b[^\n]{0,40})['"]?((?:https?:)?//[^'")\s]+)""")
 
 
 def from_elsewhere(site: Path) -> Iterator[str]:
-    """What a browser would fetch from another place to show the site."""
+    """What a browser would fetch from other sites to show the site."""
     for page in site.rglob("*.html"):
         yield from (target for target in links_of(page).loaded if urlsplit(target).netloc)
     for file in (each for ending in ("html", "css", "js") for each in site.rglob(f"*.{ending}")):

@@ -1,1 +1,1 @@
-"""Ensembl's locker: its names over ours, and how its tables are taken over."""
+"""Ensembl's locker: its names as a facade of ours, and the takeover of its tables."""

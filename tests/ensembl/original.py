@@ -1,4 +1,4 @@
-"""A database as Ensembl's own program makes it: its three tables, with rows of the test's choice."""
+"""A database as Ensembl's own program creates it: its three tables, with rows chosen by the test."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ resource_lock = Table(
 
 
 def utc(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> datetime:
-    """A time as the original keeps it: UTC, without saying so."""
+    """A time as the original stores it: UTC, without a time zone."""
     return datetime(year, month, day, hour, minute, second, tzinfo=UTC).replace(tzinfo=None)
 
 
@@ -99,7 +99,7 @@ def build(url: str, rows: Iterable[Row] = (), clients: Iterable[str] = (), resou
 
 
 def content(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table, to see whether anything changed."""
+    """Every row of every table, to detect changes."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     with engine(url).begin() as connection:
         for name in inspect(connection).get_table_names():

@@ -1,4 +1,4 @@
-"""headgate.ensembl: the Ensembl locker's names do what they did there, on every store."""
+"""headgate.ensembl: the Ensembl locker's names behave as in the original, on every store."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from tests.conftest import STORES
 from tests.contract.conftest import prepared, store_url
 from tests.ensembl.original import utc
 
-#: Fixtures: stores that are emptied between tests and not made again.
+#: Fixtures: stores that are emptied between tests instead of being recreated.
 __all__ = ["prepared", "store_url"]
 
 URI = "mysql://host:3306/core_99"
@@ -35,7 +35,7 @@ for lock in locker.get_locks():
 
 @pytest.fixture(params=STORES)
 def kind(request: pytest.FixtureRequest) -> str:
-    """The Ensembl locker knew URLs of stores, and none of services."""
+    """The Ensembl locker knew URLs of stores, but none of services."""
     return str(request.param)
 
 
@@ -94,7 +94,7 @@ def test_entities_print_readably() -> None:
 )
 @pytest.mark.parametrize("client", ["other", "same"])
 def test_compatibility_of_lock_modes(store_url: str, held: str, wanted: str, granted: bool, client: str) -> None:
-    """The same client is refused like any other: not re-entrant."""
+    """The same client is refused like any other: locks are not re-entrant."""
     with ResourceLocker(store_url) as locker:
         first = locker.lock("same", URI, held)
         if granted:
@@ -301,7 +301,7 @@ def test_the_given_url_overrides_the_settings(
 
 
 def test_running_chunks_are_listed_and_cannot_be_unlocked(sql_url: str) -> None:
-    """A chunk that is worked on is a lock like any other to anyone who looks; its end is its worker's."""
+    """A running chunk is a lock like any other to other clients; its worker ends it."""
     with headgate.connect(sql_url) as gate, ResourceLocker(sql_url) as locker:
         for name in ("raw", "tidy"):
             gate.ledger.define_dataset(name)

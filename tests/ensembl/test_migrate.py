@@ -1,4 +1,4 @@
-"""headgate migrate: every kind of database that it may meet, and what it leaves."""
+"""headgate migrate: every kind of database that it may find, and what it leaves there."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -275,11 +275,11 @@ def test_many_rows_are_taken_over(sql_url: str) -> None:
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing of ours catches it."""
+    """Represents the end of the process: none of our code catches it."""
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: int = 1) -> Callable[[], None]:
-    """Let the function raise at its n-th call; gives what sets it right again."""
+    """Make the function raise at its n-th call; returns a function that restores it."""
     real, counted = getattr(owner, name), iter(range(1, 10**6))
 
     def step(*args: Any, **keywords: Any) -> Any:
@@ -363,7 +363,7 @@ def test_migrations_at_the_same_moment_take_over_once(sql_url: str, processes: Z
 
 
 def test_a_null_where_a_name_should_be_is_reported_and_not_taken_for_a_name(sql_url: str) -> None:
-    """Ensembl's own tables forbid it; tables that were made or changed by hand need not."""
+    """Ensembl's own tables forbid it; tables that were created or changed by hand may allow it."""
     number = "integer primary key"
     execute(
         sql_url,

@@ -1,4 +1,4 @@
-"""What happens to the original's rows, as a pure decision."""
+"""The conversion of the original's rows, as a pure decision."""
 
 from datetime import UTC, datetime, timedelta
 
