@@ -129,7 +129,7 @@ ROWS = {
     "test_every_one_of_many_processes_is_served": Row(
         "64 processes on one file, each served in turn", "none", "{pairs} pairs", "{longest} s for a pair"
     ),
-    "test_a_recipient_that_is_refused_for_now_is_tried_again_and_the_other_is_not": Row(
+    "test_a_recipient_that_is_refused_for_now_is_retried_and_the_other_is_not": Row(
         "a mail server refuses a recipient for now: reports lost or sent twice", "{faults} refusals", ""
     ),
     "test_a_recipient_that_is_refused_for_good_stays_listed_and_is_not_asked_again": Row(
