@@ -1,4 +1,4 @@
-"""Fixtures of the service: a real one, on a port of its own, spoken to over HTTP."""
+"""Fixtures of the service: a real one, on its own port, called over HTTP."""
 
 import datetime as dt
 import ipaddress
@@ -22,19 +22,19 @@ from headgate.http.service import Service
 
 
 class Bounded(NamedTuple):
-    """A service with limits of its own, and the gate behind it."""
+    """A service with its own limits, and the gate behind it."""
 
     gate: Gate
     server: Server
 
     def client(self, *scopes: str) -> httpx2.Client:
-        """Somebody whose token has these scopes; an admin's, if none is named."""
+        """A caller whose token has these scopes; an admin's, if none is named."""
         token = self.gate.tokens.new("a test", scopes or ["admin"]).token
         headers = {"Authorization": f"Bearer {token}"}
         return httpx2.Client(base_url=self.server.url, headers=headers, timeout=60, trust_env=False)
 
     def socket(self) -> socket.socket:
-        """A bare connection."""
+        """A raw TCP connection to the service."""
         host, port = self.server.url.removeprefix("http://").split(":")
         return socket.create_connection((host, int(port)), timeout=30)
 
@@ -67,7 +67,7 @@ def server(gate: Gate) -> Iterator[Server]:
 
 @pytest.fixture
 def bounded(tmp_path: Path) -> Iterator[Callable[..., Bounded]]:
-    """Starts a service with limits, and settings, of its own."""
+    """Starts a service with the given limits and settings."""
     with ExitStack() as at_the_end:
 
         def start(limits: Limits | None = None, **settings: str) -> Bounded:
@@ -106,7 +106,7 @@ def admin(with_scopes: Tokens) -> httpx2.Client:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Of 127.0.0.1, signed by itself."""
+    """A self-signed certificate for 127.0.0.1."""
     folder: Path = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "headgate test")])

@@ -1,4 +1,4 @@
-"""Services on one store, as replicas behind a balancer are, or one after a restart of the other."""
+"""Services on one store: replicas behind a load balancer, or one that replaces another after a restart."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from headgate.http.service import Service
 
 
 class Replica(NamedTuple):
-    """A service with a gate of its own."""
+    """A service with its own gate."""
 
     gate: Gate
     server: Server
 
     def client(self, token: str) -> httpx2.Client:
-        """Somebody with that API token."""
+        """A caller with that API token."""
         headers = {"Authorization": f"Bearer {token}"}
         return httpx2.Client(base_url=self.server.url, headers=headers, timeout=60, trust_env=False)
 

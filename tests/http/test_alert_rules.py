@@ -1,4 +1,7 @@
-"""The alert rules that are shipped: Prometheus accepts them, each fires and is silent, and their metrics exist."""
+"""The shipped alert rules:
+
+Prometheus accepts them, each one has a case in which it fires and one in which it does not, and their metrics exist.
+"""
 
 import re
 import subprocess
@@ -17,7 +20,7 @@ from tests.servers import find_program
 RULES = Path(__file__).parents[2] / "packaging/prometheus/headgate-alerts.yml"
 CASES = RULES.with_name("headgate-alerts-test.yml")
 PAGE = Path(__file__).parents[2] / "docs/how-to/alerts.md"
-#: A metric with what its labels have to be, and the labels by which values are put together.
+#: A metric with the labels that it must have, and the labels by which values are aggregated.
 _METRIC = re.compile(r"\b(headgate_\w+?)(?:_bucket|_sum|_count)?\b(?:\{([^}]*)\})?")
 _MATCH = re.compile(r'(\w+)=~?"([^"]*)"')
 
@@ -36,7 +39,7 @@ def expressions() -> list[str]:
 
 
 @pytest.mark.parametrize("words", [("check", "rules", str(RULES)), ("test", "rules", str(CASES))])
-def test_prometheus_accepts_the_rules_and_each_does_what_its_cases_say(words: tuple[str, ...]) -> None:
+def test_prometheus_accepts_the_rules_and_every_case_passes(words: tuple[str, ...]) -> None:
     done = promtool(*words)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -57,7 +60,7 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent(
     assert (set(silent), set(fires)) == (set(alerts()), set(alerts()))
 
 
-def test_every_alert_is_on_its_page_and_every_alert_of_the_page_is_shipped() -> None:
+def test_every_alert_is_documented_and_every_documented_alert_is_shipped() -> None:
     assert re.findall(r"^\| `(Headgate\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE) == alerts()
 
 
@@ -72,7 +75,7 @@ def test_every_metric_of_the_rules_is_reported_with_these_labels(gate: Gate, wit
     assert len(used) > len(alerts()) / 2
 
 
-def test_words_that_rules_look_for_exist() -> None:
+def test_label_values_in_the_rules_exist() -> None:
     words = [pair for each in expressions() for pair in _MATCH.findall(each)]
     known = {"kind": set(KINDS_OF_ALARM), "count": set(MEANINGS)}
     for label, text in words:

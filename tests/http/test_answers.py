@@ -29,7 +29,7 @@ from tests.http.conftest import Bounded, Tokens
 from tests.waiting import until
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
-#: What an error is made of, by the name of its argument.
+#: Arguments to construct each error, by argument name.
 MADE_OF: dict[str, Any] = {
     "request": Request("id", "ann", (Want("r", Mode.EXCLUSIVE),)),
     "blockers": (Blocker("holder", "r", "ben", Mode.SHARED, NOW, "ab12-x"),),
@@ -53,7 +53,7 @@ def example(kind: type[HeadgateError]) -> HeadgateError:
 
 
 @pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
-def test_every_error_is_raised_at_the_caller_as_it_was_at_the_service(kind: type[HeadgateError]) -> None:
+def test_every_error_is_raised_at_the_caller_as_at_the_service(kind: type[HeadgateError]) -> None:
     error = example(kind)
     answer = problem_of(error)
     document = json.loads(bytes(answer.body))
@@ -67,7 +67,7 @@ def test_every_error_is_raised_at_the_caller_as_it_was_at_the_service(kind: type
     assert vars(raised.value) == vars(error)
 
 
-def test_a_busy_resource_is_409_with_who_holds_it_and_when_to_ask_again(gate: Gate, admin: httpx2.Client) -> None:
+def test_a_busy_resource_is_409_with_its_holder_and_retry_after(gate: Gate, admin: httpx2.Client) -> None:
     gate.locks.acquire("nightly", "busy:1", "read", lease=40)
     answer = admin.post("/v1/locks", json={"client": "me", "resource": "busy:1", "mode": "write"})
     assert answer.status_code == 409
@@ -83,7 +83,7 @@ def test_a_busy_resource_is_409_with_who_holds_it_and_when_to_ask_again(gate: Ga
     assert not {"fresh", "outlives"} & request.keys(), "what the store alone has to know is not shown"
 
 
-def test_the_status_has_the_form_of_the_ids(gate: Gate, with_scopes: Tokens) -> None:
+def test_the_status_has_the_form_of_ids(gate: Gate, with_scopes: Tokens) -> None:
     gate.locks.acquire("a", "ark:/13030/m5", "read")
     gate.locks.acquire("b", "ark:/13030/m5", "read")
     found = with_scopes("read").get("/v1/status").json()
@@ -97,7 +97,7 @@ def told(bounded: Callable[..., Bounded]) -> list[str]:
     """The metrics after one event of every kind."""
     service = bounded()
     gate, client = service.gate, service.client("read")
-    client.get("/metrics")  # What happens from now on is counted.
+    client.get("/metrics")  # Only events from here on are counted.
     for name in ("m-in", "m-out"):
         gate.ledger.define_dataset(name)
     gate.ledger.define_job("m-make", inputs=["m-in"], outputs=["m-out"])
@@ -137,7 +137,7 @@ def test_every_metric_is_known_and_every_known_one_is_reported(told: list[str]) 
     assert own == {each.shown: each.kind.__name__.lower() for each in KNOWN}
 
 
-def test_an_operation_that_is_not_there_is_reported(admin: httpx2.Client) -> None:
+def test_an_unknown_operation_is_reported(admin: httpx2.Client) -> None:
     nowhere = admin.get("/v1/nothing").json()
     assert (nowhere["type"], nowhere["detail"][:32]) == ("urn:headgate:not-found", "there is nothing at /v1/nothing;")
     answer = admin.put("/v1/locks")
@@ -165,7 +165,7 @@ def test_a_body_that_cannot_be_read_is_reported(admin: httpx2.Client, body: byte
     assert (answer.status_code, answer.json()["detail"][: len(told)]) == (status, told)
 
 
-def test_a_body_that_is_not_said_to_be_json_is_not_read(admin: httpx2.Client) -> None:
+def test_a_body_that_is_not_declared_as_json_is_not_read(admin: httpx2.Client) -> None:
     answer = admin.post(
         "/v1/locks", content=b'{"client": "a", "resource": "b"}', headers={"Content-Type": "text/plain"}
     )
@@ -242,13 +242,13 @@ def test_unexpected_responses_of_a_proxy_become_headgate_errors(
         raise_problem("http://x", httpx2.Response(status, content=content), None)
 
 
-def test_a_page_in_place_of_an_answer_is_reported_as_such(server: Server, gate: Gate) -> None:
+def test_an_html_page_instead_of_an_answer_is_reported(server: Server, gate: Gate) -> None:
     connection = ServiceConnection(server.url + "/sign-in?next=", gate.tokens.new("a test", ["read"]).token)
     with closing(connection), pytest.raises(errors.StoreUnavailable, match="without JSON"):
         connection.get("about")
 
 
-def test_a_connection_that_was_closed_here_is_reported_as_such(server: Server, gate: Gate) -> None:
+def test_a_connection_that_was_closed_locally_is_reported(server: Server, gate: Gate) -> None:
     connection = ServiceConnection(server.url, gate.tokens.new("a test", ["read"]).token)
     with closing(connection):
         connection.get("about")
@@ -271,11 +271,11 @@ def test_a_connection_is_opened_by_many_threads_at_once(server: Server, gate: Ga
 @pytest.mark.parametrize(
     "path", ["/v1/objects?owner=%00", "/v1/jobs/a%00b/custody", "/v1/messages/%00", "/v1/datasets/%00"]
 )
-def test_no_store_is_asked_for_a_name_that_none_can_keep(admin: httpx2.Client, path: str) -> None:
+def test_a_name_that_no_store_can_keep_is_not_sent_to_the_store(admin: httpx2.Client, path: str) -> None:
     assert admin.get(path).status_code == 422
 
 
-def test_a_process_with_a_long_name_is_known_by_as_much_as_fits(gate: Gate, admin: httpx2.Client) -> None:
+def test_a_long_process_name_is_truncated_to_fit(gate: Gate, admin: httpx2.Client) -> None:
     named = {"Headgate-Client": "x" * 300}
     assert admin.post("/v1/locks", json={"client": "c", "resource": "long"}, headers=named).status_code == 201
     assert [lock.owner for lock in gate.locks.list("long")] == ["x" * 255]
@@ -296,7 +296,7 @@ def test_a_missing_or_unknown_api_token_is_answered_with_how_to_get_one(server: 
     ("sent", "missing"),
     [({"token": 11}, ["state"]), ({}, ["token", "state"]), ({"state": "recording"}, ["token"])],
 )
-def test_a_report_without_the_fields_of_its_taking_names_them(
+def test_a_report_without_token_or_state_names_the_missing_fields(
     gate: Gate, admin: httpx2.Client, sent: dict[str, Any], missing: list[str]
 ) -> None:
     batch = gate.queue.submit("m", "me", "https://example.org/x")

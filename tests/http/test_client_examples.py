@@ -17,7 +17,7 @@ from headgate.http.port.server import Server
 from tests.waiting import until
 
 CLIENTS = Path(__file__).parents[2] / "examples/clients"
-#: How each is started, and the programs that it needs.
+#: How each client is started, and the programs that it needs.
 LANGUAGES = {
     "shell": (["sh", "client.sh"], ["curl", "jq"]),
     "perl": (["perl", "client.pl"], ["perl"]),
@@ -30,7 +30,7 @@ WAITS = "touch began; while [ ! -e go ]; do sleep 0.1; done"
 
 
 class Front:
-    """Stands before the service. Of the first request to each of these paths, the answer is lost, or it is refused."""
+    """Stands between client and service. The first request to each of these paths is refused, or its answer is lost."""
 
     def __init__(self, server: Server, lost: set[str], busy: set[str]) -> None:
         front = self
@@ -95,7 +95,7 @@ def front(server: Server) -> Iterator[Front]:
 
 @pytest.fixture(scope="session")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client in Java, compiled once: `java Client.java` would do it at every start."""
+    """The client in Java, compiled once: `java Client.java` would compile it at every start."""
     folder: Path = tmp_path_factory.mktemp("classes")
     words = [
         "javac",

@@ -1,4 +1,4 @@
-"""A call over HTTP ends in the time it was given, over all its attempts and all their phases."""
+"""A call over HTTP ends within its time limit, which covers all attempts and all their phases."""
 
 import socket
 import struct
@@ -14,7 +14,7 @@ from headgate.client.connection import ServiceConnection
 from headgate.core.errors import StoreUnavailable
 from headgate.stores.options import StoreOptions
 
-#: The limit of a call, and what the client adds for the way back.
+#: The limit of a call, and the extra time that the client allows for the round trip.
 ANSWER_WITHIN = 1.0
 ALL_SECONDS = ANSWER_WITHIN + connection.ALLOWANCE_SECONDS
 
@@ -23,20 +23,20 @@ Treatment = Callable[[socket.socket, threading.Event], None]
 
 
 def reset_late(link: socket.socket, over: threading.Event) -> None:
-    """Answer nothing, and reset the connection half-way to the limit."""
+    """Send no answer, and reset the connection half-way to the limit."""
     link.recv(65536)
     over.wait(ALL_SECONDS / 2)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def keep_silent(link: socket.socket, over: threading.Event) -> None:
-    """Answer nothing."""
+    """Send no answer."""
     link.recv(65536)
     over.wait()
 
 
 def trickle(link: socket.socket, over: threading.Event) -> None:
-    """Answer a byte at a time, forever."""
+    """Send the answer one byte at a time, forever."""
     link.recv(65536)
     link.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n")
     while not over.wait(0.1):
@@ -49,7 +49,7 @@ def take_and_leave(link: socket.socket, over: threading.Event) -> None:
 
 
 class Listener:
-    """A server that treats its first connection in one way, the second in another."""
+    """A server that treats its first connection in one way, and the second in another."""
 
     def __init__(self, *treatments: Treatment) -> None:
         self.over = threading.Event()
@@ -71,7 +71,7 @@ class Listener:
         with link:
             try:
                 treatment(link, self.over)
-            except OSError:  # The client left.
+            except OSError:  # The client has disconnected.
                 return
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Banner, tiles, tables, API, metrics and command show the same numbers."""
+"""Banner, tiles, tables, API, metrics and commands show the same numbers."""
 
 import html
 import re
@@ -31,7 +31,7 @@ def fill(service: Bounded) -> None:
     for number in range(4, 29):
         ledger.fail(ledger.claim("clean", str(number)), "broken")
     ledger.hold("clean", "29", reason="later")
-    # One failure is over: it is among those of the day, and not among the chunks that failed.
+    # One failure was repaired: it counts among those of the last day, but not among the failed chunks.
     ledger.resubmit("clean", "28", reason="again")
     for state in ("downloading", "failed"):
         job_in(service.gate.queue, state)
@@ -42,7 +42,7 @@ def test_banner_tiles_tables_api_metrics_and_status_agree(bounded: Callable[...,
     fill(service)
     until(
         lambda: service.gate.counts().failures_last_day == 26, "the failures"
-    )  # It may have been counted a moment before.
+    )  # It may have been counted a moment ago.
     now = service.gate.counts()
     assert (now.chunks_running, now.claims_expired, now.chunks_failed, now.failures_last_day) == (2, 1, 24, 26)
     with service.client("read") as client:

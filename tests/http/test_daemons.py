@@ -1,4 +1,4 @@
-"""Daemons sign on over HTTP: for their own work, under their own name, and for a day at most."""
+"""Daemons sign on over HTTP: for their own steps, under their own name, and for at most a day."""
 
 import socket
 
@@ -18,7 +18,7 @@ def signed_on(client: httpx2.Client, daemon: str, *steps: str, lease: float = 60
     return client.put(f"/v1/daemons/{daemon}", json=body).status_code
 
 
-def test_a_worker_signs_on_for_steps_that_there_are_and_never_as_a_service(gate: Gate, with_scopes: Tokens) -> None:
+def test_a_worker_signs_on_for_known_steps_only_and_never_as_a_service(gate: Gate, with_scopes: Tokens) -> None:
     worker = with_scopes("queue:work")
     assert signed_on(worker, "http evil.example:8750", "service") == 422, "up would send administrators there"
     assert signed_on(worker, "http evil.example:8750", "job-pending", "service") == 422
@@ -30,7 +30,7 @@ def test_a_worker_signs_on_for_steps_that_there_are_and_never_as_a_service(gate:
     assert signed_on(with_scopes("read"), "d", "job-pending") == 403
 
 
-def test_nobody_signs_the_daemon_of_another_principal_off(gate: Gate, server: Server) -> None:
+def test_a_daemon_of_another_principal_cannot_be_signed_off(gate: Gate, server: Server) -> None:
     gate.queue.presence.sign_on(Daemon("host pid 7", "host pid 7", ("reaper",)))
     for principal, daemon in (("host", "pid 7"), ("a b", "c"), ("a", "b c")):
         token = gate.tokens.new("worker", ["queue:work"], principal=principal).token
@@ -40,7 +40,7 @@ def test_nobody_signs_the_daemon_of_another_principal_off(gate: Gate, server: Se
     assert {"a b:c", "a:b c", "host pid 7", "host:pid 7"} <= {each.id for each in gate.queue.presence.living()}
 
 
-def test_only_a_service_is_taken_for_one(gate: Gate) -> None:
+def test_only_a_service_is_recognised_as_a_service(gate: Gate) -> None:
     host = owner().partition(" ")[0]
     for name in ("service", "x http evil.example:8750", "service http evil.example:8750 x"):
         gate.queue.presence.sign_on(Daemon(name, f"{host} pid 7", ("service",)))

@@ -1,4 +1,4 @@
-"""The dashboard over bare HTTP: who gets in, what keeps others out, and what a page weighs."""
+"""The dashboard over plain HTTP: who can sign in, which requests are refused, and how large a page is."""
 
 import csv
 import html
@@ -126,7 +126,7 @@ def test_a_session_ends_with_its_time_its_token_and_with_sign_out(server: Any, g
 
 
 def later(gate: Gate, seconds: int) -> None:
-    """Let time pass for all sessions and codes."""
+    """Age all sessions and codes."""
     older = Statement("Time passes.", "update hg_session set expires_at = expires_at - :far")
     gate.store._database.write(lambda tx: tx.run(older, far=seconds * 1_000_000))  # type: ignore[attr-defined]
 
@@ -148,7 +148,7 @@ def test_a_form_of_another_site_or_session_does_nothing(server: Any, gate: Gate)
             (good, {"Sec-Fetch-Site": "same-site"}),
         ):
             assert client.post(path, data=data, headers=headers).status_code == 403
-        # The session opens the API for reading, and for acts only with the key of its forms.
+        # The session can read through the API; actions also need the key of its forms.
         assert client.get("/v1/locks").status_code == 200
         assert client.post(f"/v1/locks/{lock.id}/break", json={"reason": "stuck"}).status_code == 403
         assert gate.locks.check(lock).id == lock.id
@@ -177,14 +177,14 @@ def test_static_files_are_kept_forever_under_the_name_of_their_content(server: A
     assert httpx2.get(f"{server.url}/static/000000000000/headgate.css", trust_env=False).status_code == 404
 
 
-def test_a_page_and_all_that_it_loads_are_small(server: Any, gate: Gate) -> None:
+def test_a_page_and_everything_it_loads_are_small(server: Any, gate: Gate) -> None:
     with signed_in(server, gate, "read") as client:
         assert len(client.get("/").content) + sum(file.stat().st_size for file in STATIC.iterdir()) < 150_000
 
 
-def test_every_act_of_a_person_on_a_chunk_is_a_row_of_the_table() -> None:
+def test_every_action_on_a_chunk_is_a_row_of_the_table() -> None:
     by_person = {row.event for row in CHUNK.rows if row.by is By.OPERATOR}
-    # Support's hand sets any status: it is a command, and no button.
+    # Setting any status is for support: it is a command without a button.
     assert {act.event for act in ACTS.values()} == by_person - {"set_status"} | {"publish"}
     for status in (*CHUNK.states, "a word that nobody knows"):
         row = Row("tidy", "1", "clean", Kind.OUTPUT, status) if status != CHUNK.start else None
@@ -236,7 +236,7 @@ def test_a_file_for_spreadsheets_holds_no_formula() -> None:
     assert read == [["Name", "Count"], ["'=HYPERLINK(1)", "-5"], ["'@x", "1"], ["plain, with comma", ""]]
 
 
-def test_lists_are_had_whole_as_files_and_as_json(server: Any, gate: Gate) -> None:
+def test_lists_can_be_downloaded_whole_as_files_and_as_json(server: Any, gate: Gate) -> None:
     made = [gate.queue.submit("in files", "ann", f"https://example.org/{number}").id for number in range(3)]
     gate.queue.set_hold("in files", reason="=1+1", by="ann")
     with signed_in(server, gate, "read") as client:
@@ -262,13 +262,13 @@ def test_lists_are_had_whole_as_files_and_as_json(server: Any, gate: Gate) -> No
         "/ingest/objects.csv?owner=%00",
     ],
 )
-def test_a_file_that_cannot_be_downloaded_is_not_begun(server: Any, gate: Gate, asked: str) -> None:
+def test_a_download_that_cannot_succeed_is_not_started(server: Any, gate: Gate, asked: str) -> None:
     gate.ledger.define_dataset("listed")
     with signed_in(server, gate, "read") as client:
         assert client.get(asked).status_code == 422
 
 
-def test_a_list_of_chunks_is_had_whole_as_a_file(server: Any, gate: Gate) -> None:
+def test_a_list_of_chunks_can_be_downloaded_whole_as_a_file(server: Any, gate: Gate) -> None:
     gate.ledger.define_dataset("listed")
     gate.ledger.define_job("lister", inputs=["listed"], outputs=[])
     made = [f"{number:03}" for number in range(grid.LISTED * 2 + 1)]
@@ -326,7 +326,7 @@ def test_a_run_leads_to_its_samples_and_a_sample_says_what_it_was_made_from(serv
         assert 'href="/pipeline/grid?dataset=samples"' in client.get("/pipeline/jobs/split").text
 
 
-def test_a_list_of_chunks_leaves_out_no_job_where_a_page_ends(server: Any, gate: Gate) -> None:
+def test_a_list_of_chunks_skips_no_job_at_the_end_of_a_page(server: Any, gate: Gate) -> None:
     gate.ledger.define_dataset("shared")
     jobs = ["reader-1", "reader-2", "reader-3"]
     gate.ledger.publish("shared", [f"{number:02}" for number in range(grid.LISTED // 2)])
@@ -341,7 +341,7 @@ def test_a_list_of_chunks_leaves_out_no_job_where_a_page_ends(server: Any, gate:
 
 
 def test_a_job_that_killed_its_worker_says_so_and_is_released_by_itself(server: Any, gate: Gate) -> None:
-    """No hold of its collection has stopped it: clearing one leaves it held."""
+    """It was not held with its collection: clearing a hold leaves it held."""
     gate.queue.submit("deadly", "ann", "https://example.org/1")
     batch = gate.queue.acquire_batch("pending", worker="a test")
     assert batch is not None
@@ -363,7 +363,7 @@ def test_a_job_that_killed_its_worker_says_so_and_is_released_by_itself(server: 
         assert "the count starts again" in client.get(f"/ingest/job/{job.id}/release").text
 
 
-#: How a job comes to fail while it downloads.
+#: Ways in which a job fails while it downloads.
 FAILING = (("pending", "accept"), ("estimating", "finish"), ("provisioning", "finish"), ("downloading", "fail"))
 
 
@@ -393,7 +393,7 @@ def test_alarms_lead_the_overview_and_a_failed_job_offers_the_current_profile(se
         assert f"All unfinished jobs of {job.batch} then use the current profile." in asked
 
 
-def test_more_than_one_act_releases_is_released_by_the_next(
+def test_a_selection_larger_than_one_release_is_finished_by_the_next(
     server: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingest_acts, "AT_ONCE", 2)
@@ -413,7 +413,7 @@ def test_more_than_one_act_releases_is_released_by_the_next(
         assert client.get("/ingest/holds/many/clear").status_code == 404
 
 
-def test_every_colour_is_readable_on_its_ground() -> None:
+def test_every_colour_is_readable_on_its_background() -> None:
     text = (STATIC / "headgate.css").read_text()
     colours = {name: pair for name, *pair in re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", text)}
     pairs = [(name, f"{name}-page", 4.5) for name in ("ok", "running", "failed", "held", "queued", "forced")]
@@ -426,7 +426,7 @@ def test_every_colour_is_readable_on_its_ground() -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """As WCAG counts it."""
+    """The contrast ratio, as WCAG defines it."""
     lights = sorted((luminance(one), luminance(other)))
     return (lights[1] + 0.05) / (lights[0] + 0.05)
 
@@ -437,7 +437,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_values_as_people_read_them(gate: Gate) -> None:
+def test_values_are_formatted_for_people(gate: Gate) -> None:
     assert [duration(each) for each in (0, 40, 134 * 60, 86400 * 3 + 7, None)] == [
         "0 s",
         "40 s",

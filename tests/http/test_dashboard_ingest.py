@@ -1,4 +1,7 @@
-"""The pages of ingest over bare HTTP: what they offer is what the service does, and what they do not has its reason."""
+"""The pages of ingest over plain HTTP:
+
+each offers only actions that the service accepts, and says why others are missing.
+"""
 
 import html
 from collections.abc import Callable

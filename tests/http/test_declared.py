@@ -1,4 +1,4 @@
-"""Declaring an operation is all that it takes to serve it: route, checks, scope, repeats, OpenAPI."""
+"""A declaration is all that is needed to serve an operation: route, checks, scope, repeats, OpenAPI."""
 
 import re
 import subprocess
@@ -72,7 +72,7 @@ def names(after: str | None = None, limit: int = 2) -> Page[str]:  # type: ignor
 
 
 class Shelves:
-    """What a declared operation calls."""
+    """The method that a declared operation calls."""
 
     def tidy(self, shelf: str, *, most: int, reason: str, by: str | None = None) -> int:
         return len(f"{shelf}{reason}{by}"[:most])
@@ -83,7 +83,7 @@ class Shelves:
 
 @remote("shelves", shelves)
 class RemoteShelves(Shelves):
-    """The same behind a service: nothing is written for an operation."""
+    """The same behind a service, without code of its own for the operation."""
 
     def __init__(self, connection: ServiceConnection) -> None:
         self.connection = connection
@@ -115,7 +115,7 @@ def test_an_operation_is_served_by_its_declaration_and_its_service(with_scopes: 
 
 
 @pytest.mark.usefixtures("served")
-def test_an_operation_is_asked_for_by_its_declaration(server: Server, gate: Gate) -> None:
+def test_the_client_requests_an_operation_by_its_declaration(server: Server, gate: Gate) -> None:
     with closing(ServiceConnection(server.url, gate.tokens.new("a client", ["read", "operate"]).token)) as connection:
         assert send(connection, tidy, shelf="a shelf? 50 % ä", most=3, reason="dust", by=None) == 3
         assert send(connection, names) == ["a", "b", "c"]  # Of all pages.
@@ -135,8 +135,8 @@ def test_a_new_operation_takes_a_declaration_and_a_method_of_its_service(server:
             far.tidy("one", most=0, reason="dust")
 
 
-def test_the_client_asks_by_declarations_alone() -> None:
-    """Paths, methods and keys are written down once."""
+def test_the_client_sends_requests_by_declarations_alone() -> None:
+    """Paths, methods and keys are written in one place."""
     folder = Path(headgate.client.__file__).parent
     by_hand = re.compile(r"onnection\.(get|pages|send|once|upload)\(|\.request\(")
     others = [each for each in folder.glob("*.py") if each.name not in ("connection.py", "sending.py")]
@@ -144,7 +144,7 @@ def test_the_client_asks_by_declarations_alone() -> None:
     assert [each.name for each in others if by_hand.search(each.read_text(encoding="utf-8"))] == []
 
 
-def test_the_openapi_is_made_of_the_declaration() -> None:
+def test_the_openapi_is_generated_from_the_declaration() -> None:
     document = description.openapi((Handlers(shelves).routes(),))
     told = document["paths"]["/v1/shelves/{shelf}/tidy"]["post"]
     assert (told["operationId"], told["description"], told["tags"]) == ("shelves_tidy", "Tidy a shelf.", ["shelves"])
@@ -154,7 +154,7 @@ def test_the_openapi_is_made_of_the_declaration() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.noun}.{each.name}")
-def test_a_declaration_says_everything(operation: Operation) -> None:
+def test_a_declaration_is_complete(operation: Operation) -> None:
     assert operation.sentence.endswith(".")
     assert operation.scopes
     assert operation.answer or operation.result is None
@@ -166,13 +166,13 @@ def test_a_declaration_says_everything(operation: Operation) -> None:
 
 
 def defaults_of(gate: Gate, operation: Operation) -> dict[str, tuple[Any, Any]]:
-    """By argument: the default that is declared, and the one of the method that is called, where both have one."""
+    """By argument: the declared default, and the default of the method that is called, where both have one."""
     method: Any = gate
     for part in operation.call.split("."):
         method = getattr(method, part, None)
     own = {} if method is None else signature(method).parameters
     pairs = {name: (each.default, own[name].default) for name, each in operation.arguments.items() if name in own}
-    # None and () leave it to the service. A page has a length of its own.
+    # None and () leave the choice to the service. Page sizes have their own defaults.
     unsaid = [REQUIRED, None, (), USUAL if operation.paged else None]
     return {name: pair for name, pair in pairs.items() if not any(each in unsaid for each in pair)}
 

@@ -1,4 +1,4 @@
-"""Streams of events: many at once, slow ones, those that come back, and those whose token ends."""
+"""Event streams: many at once, slow readers, reconnecting clients, and streams whose token expires or is revoked."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def test_every_one_of_many_streams_is_served(gate: Gate, with_scopes: Tokens) ->
         assert all("event:many" in _data(each) for each in lines)
 
 
-def test_a_stream_that_comes_back_is_sent_what_it_missed_once(gate: Gate, with_scopes: Tokens) -> None:
+def test_a_reconnected_stream_gets_the_events_it_missed_once(gate: Gate, with_scopes: Tokens) -> None:
     client = with_scopes("read")
     with client.stream("GET", "/v1/events") as stays:
         staying = stays.iter_lines()
@@ -51,7 +51,7 @@ def test_a_stream_that_comes_back_is_sent_what_it_missed_once(gate: Gate, with_s
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
 def test_waiting_requests_end_with_their_token(bounded: Callable[..., Bounded], how: str) -> None:
-    """Revoked in another process, whose gate this service does not have."""
+    """Revoked in another process, with whose gate this service shares nothing but the store."""
     service = bounded()
     service.gate.ledger.define_dataset("raw")
     service.gate.ledger.define_job("read", inputs=["raw"])
@@ -135,8 +135,8 @@ def test_a_slow_reader_keeps_nobody_waiting_and_misses_nothing(gate: Gate, monke
     assert asyncio.run(follow()) == (wanted, wanted)
 
 
-def test_a_stream_that_begins_while_nobody_reads_misses_nothing(gate: Gate) -> None:
-    """The reader starts again, later than the stream: what lies between is read by the stream itself."""
+def test_a_stream_that_begins_before_the_reader_misses_nothing(gate: Gate) -> None:
+    """The reader starts after the stream: the stream itself reads the events in between."""
 
     async def follow() -> str:
         feed, ending = Feed(lambda: gate), asyncio.Event()
@@ -159,4 +159,4 @@ def test_streams_end_with_the_service(bounded: Callable[..., Bounded]) -> None:
         lines: Any = stream.iter_lines()
         next(lines)
         Server.stop(service.server)
-        assert not any(line.startswith("data: ") for line in lines)  # They end.
+        assert not any(line.startswith("data: ") for line in lines)  # The streams end.

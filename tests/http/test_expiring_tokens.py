@@ -1,4 +1,4 @@
-"""API tokens that expire soon are reported before they do: by the API, to its clients, and on the first page."""
+"""API tokens that expire soon are reported in time: by the API, to its clients, and on the first page."""
 
 from headgate import Gate, connect
 from headgate.http.port.server import Server
@@ -7,9 +7,7 @@ from tests.http.conftest import Tokens
 DAY = 86400.0
 
 
-def test_tokens_that_end_soon_are_reported_to_everybody_who_reads(
-    gate: Gate, server: Server, with_scopes: Tokens
-) -> None:
+def test_tokens_that_expire_soon_are_reported_to_every_reader(gate: Gate, server: Server, with_scopes: Tokens) -> None:
     soon = gate.tokens.new("ann", ["read"], expires=13 * DAY)
     first = gate.tokens.new("ben", ["read"], expires=DAY)
     gate.tokens.new("late", ["read"], expires=15 * DAY)

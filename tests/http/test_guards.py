@@ -1,4 +1,7 @@
-"""The service keeps storage guards for as long as their locks live: across restarts, whatever ends the lock."""
+"""The service keeps storage guards for as long as their locks exist:
+
+across restarts, and no matter who ends the lock.
+"""
 
 from __future__ import annotations
 
@@ -178,7 +181,7 @@ def by_the_client(there: Site, path: Path) -> None:
 
 
 @pytest.mark.parametrize("ask", [in_one_request, by_the_client])
-def test_a_caller_that_waits_for_a_stranger_is_granted_once(
+def test_a_caller_that_waits_for_another_program_is_granted_once(
     there: Site, path: Path, ask: Callable[[Site, Path], None]
 ) -> None:
     with stranger(path, fcntl.LOCK_EX), ThreadPoolExecutor(1) as pool:
@@ -216,7 +219,7 @@ def test_a_client_with_the_same_setting_leaves_the_guard_to_the_service(there: S
     assert may(path, fcntl.LOCK_EX)
 
 
-def test_a_stranger_is_answered_with_409_at_once(there: Site, path: Path) -> None:
+def test_a_file_held_by_another_program_is_409_at_once(there: Site, path: Path) -> None:
     with stranger(path, fcntl.LOCK_EX):
         answer = there.post("locks", client="a", resource=path.as_uri(), mode="write")
     assert answer.status_code == 409

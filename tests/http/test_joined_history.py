@@ -1,4 +1,4 @@
-"""The history where two stores are joined, page by page: nothing twice, and nothing left out."""
+"""The history of two joined stores, page by page: nothing is listed twice, and nothing is left out."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ def joined(servers: Servers, tmp_path: Path) -> Iterator[Replica]:
             yield found
 
 
-def test_pages_of_two_stores_are_the_whole(joined: Replica) -> None:
+def test_pages_of_two_stores_make_up_the_whole_history(joined: Replica) -> None:
     locks = joined.gate.locks
     joined.gate.ledger.define_dataset("raw")
     joined.gate.ledger.publish("raw", ["1", "2"])

@@ -1,4 +1,4 @@
-"""A grant or claim whose answer comes late: who waited for it counts on no more of its lease than the store does."""
+"""A grant or claim whose answer arrives late: the caller counts the same lease as the store, or less."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ late_answers = pytest.mark.parametrize(
 
 
 @late_answers
-def test_a_waiter_counts_the_time_that_its_answer_took(
+def test_a_waiter_subtracts_the_time_that_its_answer_took(
     gate: Gate, server: Server, proxy: Proxy, lease: float, late: float
 ) -> None:
     resource = f"late:{lease}"
@@ -94,7 +94,7 @@ def test_a_wait_for_a_chunk_includes_the_time_of_the_response(
     assert counted_on <= ends
 
 
-def test_a_worker_asks_once_for_a_chunk_that_it_waits_for(
+def test_a_worker_that_waits_for_a_chunk_sends_one_request(
     gate: Gate, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate.ledger.define({"orders": {}}, {"count": {"inputs": ["orders"]}})
@@ -118,7 +118,7 @@ def test_a_worker_asks_once_for_a_chunk_that_it_waits_for(
 
 
 @late_answers
-def test_a_consumer_counts_the_time_that_its_answer_took(
+def test_a_consumer_subtracts_the_time_that_its_answer_took(
     gate: Gate, server: Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, lease: float, late: float
 ) -> None:
     remote = headgate.connect(proxy.url, token=gate.tokens.new("remote", ["admin"]).token)
@@ -126,7 +126,7 @@ def test_a_consumer_counts_the_time_that_its_answer_took(
     seen: list[tuple[float, float]] = []
 
     def noted(method: Callable[..., Any]) -> Callable[..., Any]:
-        """A method of the service's own queue, by which a lease begins."""
+        """A method of the service's own queue that starts a lease."""
 
         def call(*given: Any, **named: Any) -> Any:
             found = method(*given, **named)

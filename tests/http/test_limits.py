@@ -1,4 +1,7 @@
-"""Limits of the service: clients that send too much, too fast, too slow or too often are refused; others are served."""
+"""Limits of the service:
+
+clients that send too much, too fast, too slowly or too often are refused, and others are served.
+"""
 
 import json
 import os
@@ -31,7 +34,7 @@ SHORT = 0.3
 
 
 def answer_to(connection: socket.socket) -> bytes:
-    """All that comes until the service closes the connection."""
+    """Everything that arrives until the service closes the connection."""
     found = b""
     try:
         while block := connection.recv(65536):
@@ -51,7 +54,7 @@ def send_without_end(connection: socket.socket) -> None:
 
 
 def known(service: Bounded) -> str:
-    """The header of somebody with a good token."""
+    """The header of a caller with a valid token."""
     return f"Authorization: Bearer {service.gate.tokens.new('a test', ['admin']).token}"
 
 
@@ -72,12 +75,12 @@ def test_unknown_callers_use_no_memory(bounded: Start) -> None:
         ("/v1/messages", f"Authorization: Bearer hg_{'a' * 12}_{'a' * 43}", b" 401 "),
         ("/sign-in", "X: none", b" 413 "),
     ):
-        with service.socket() as connection:  # Not a byte of it has come.
+        with service.socket() as connection:  # Not a byte of the body has been sent.
             connection.sendall(head(path, more, "Content-Length: 900000"))
             assert status in answer_to(connection).splitlines()[0]
 
 
-def test_a_token_that_asks_too_often_learns_when_to_come_again(bounded: Start) -> None:
+def test_a_token_with_too_many_requests_gets_retry_after(bounded: Start) -> None:
     service = bounded(rate_limit_local="0.001")
     with service.client("read") as hasty, service.client("read") as other:
         assert hasty.get("/v1/status").status_code == 200
@@ -87,8 +90,8 @@ def test_a_token_that_asks_too_often_learns_when_to_come_again(bounded: Start) -
         assert other.get("/v1/status").status_code == 200
 
 
-def test_a_token_that_submits_too_often_learns_when_to_come_again(bounded: Start) -> None:
-    """Nothing else that it asks is held up, and neither is anybody else."""
+def test_a_token_with_too_many_submissions_gets_retry_after(bounded: Start) -> None:
+    """Its other requests are not delayed, and neither are those of other callers."""
     service = bounded(submit_limit_local="0.001")
     batch = {"profile": "demo", "submitter": "ann", "payload_url": "https://example.org/1"}
     with service.client("queue:submit", "read") as hasty, service.client("queue:submit") as other:
@@ -113,7 +116,7 @@ def test_wrong_tokens_of_one_address_are_not_looked_up_without_end(bounded: Star
 def test_wrong_sessions_of_one_address_are_not_looked_up_without_end(
     bounded: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither for what is asked, nor for the page that says that there were too many."""
+    """Neither for API requests, nor for the page that reports too many attempts."""
     service = bounded(rate_limit_local="0.001")
     asked: list[str] = []
     find = BrowserSessions.find
@@ -135,12 +138,12 @@ def test_wrong_sessions_of_one_address_are_not_looked_up_without_end(
     assert (statuses, len(asked)) == ([401, 429, 429, 404], 1)
 
 
-def test_a_file_of_a_browser_is_not_read_in_search_of_a_form(bounded: Start) -> None:
-    """Before it was: all of it, into memory."""
+def test_an_uploaded_file_is_not_parsed_as_a_form(bounded: Start) -> None:
+    """It used to be: all of it was read into memory."""
     service = bounded()
     session = service.gate.sessions.sign_in(service.gate.tokens.new("ann", ["queue:submit"]).token)
     cookie = f"Cookie: headgate-{service.gate.store.tag}={session}"
-    with service.socket() as connection:  # Not a byte of it has come.
+    with service.socket() as connection:  # Not a byte of the body has been sent.
         connection.sendall(head("/v1/uploads?name=a", cookie, "Content-Length: 900000000"))
         told = answer_to(connection)
     assert (told.splitlines()[0], b"the form belongs to another session" in told) == (b"HTTP/1.1 403 Forbidden", True)
@@ -152,7 +155,7 @@ def test_a_file_of_a_browser_is_not_read_in_search_of_a_form(bounded: Start) -> 
         assert b" 201 " in answer_to(connection).splitlines()[0]
 
 
-def test_strangers_who_ask_for_the_openapi_cost_little() -> None:
+def test_unauthenticated_requests_for_the_openapi_are_cheap() -> None:
     assert openapi_text(API) is openapi_text(API), "it is written out once"
 
 
@@ -231,7 +234,7 @@ def test_a_client_that_is_still_sending_when_it_is_answered_gets_the_answer(
     assert answer.startswith(b"HTTP/1.1 " + status)
 
 
-def test_a_client_that_goes_on_sending_is_cut_off(bounded: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_keeps_sending_is_cut_off(bounded: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "LINGER_SECONDS", SHORT)
     service = bounded()
     with service.socket() as connection:
@@ -241,14 +244,14 @@ def test_a_client_that_goes_on_sending_is_cut_off(bounded: Start, monkeypatch: p
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"])
-def test_a_request_that_does_not_get_on_is_cut_off(bounded: Start, begun: bytes) -> None:
+def test_a_stalled_request_is_cut_off(bounded: Start, begun: bytes) -> None:
     service = bounded(Limits(head_seconds=SHORT))
     with service.socket() as connection:
         connection.sendall(begun)
         assert answer_to(connection) == b""
 
 
-def test_a_second_request_that_does_not_get_on_is_cut_off_too(bounded: Start) -> None:
+def test_a_stalled_second_request_is_cut_off_too(bounded: Start) -> None:
     service = bounded(Limits(head_seconds=SHORT))
     with service.socket() as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -258,7 +261,7 @@ def test_a_second_request_that_does_not_get_on_is_cut_off_too(bounded: Start) ->
 
 
 @pytest.mark.parametrize("path", ["/v1/locks", "/v1/uploads?name=x"])
-def test_a_body_that_does_not_come_is_not_waited_for(bounded: Start, path: str) -> None:
+def test_a_body_that_never_arrives_is_not_waited_for(bounded: Start, path: str) -> None:
     service = bounded(Limits(body_seconds=SHORT))
     with service.socket() as connection:
         connection.sendall(head(path, known(service), "Content-Length: 100", "Connection: close"))
@@ -287,7 +290,7 @@ def test_a_body_that_drips_is_not_waited_for(bounded: Start) -> None:
             dripping.join()
 
 
-def test_a_caller_that_takes_no_answers_is_cut_off(bounded: Start) -> None:
+def test_a_caller_that_reads_no_answers_is_cut_off(bounded: Start) -> None:
     service = bounded(Limits(answer_seconds=SHORT))
     with service.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -308,8 +311,8 @@ def test_a_caller_that_takes_no_answers_is_cut_off(bounded: Start) -> None:
 
 @pytest.mark.parametrize("begun", [b"", b"GET /healthz HT", head("/sign-in", "Content-Length: 9"),
                                    b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"])  # fmt: skip
-def test_strangers_who_stay_keep_nobody_out(bounded: Start, begun: bytes) -> None:
-    """Silent, slow, or idle: the oldest of them makes room. Known callers at work stay."""
+def test_idle_unauthenticated_connections_keep_nobody_out(bounded: Start, begun: bytes) -> None:
+    """Silent, slow or idle: the oldest such connection is closed. Authorized callers with a request stay."""
     service = bounded(Limits(connections=4))
     with ExitStack() as stack:
         stream = stack.enter_context(service.socket())
@@ -321,14 +324,12 @@ def test_strangers_who_stay_keep_nobody_out(bounded: Start, begun: bytes) -> Non
                 each.sendall(begun)
         with service.client() as client:
             assert client.get("/v1/status").status_code == 200
-        answer_to(crowd[0])  # It comes to its end.
+        answer_to(crowd[0])  # The connection is closed.
         service.gate.locks.acquire("x", "r", "exclusive")
         until(lambda: b"event: lock" in stream.recv(4096), "the stream to go on")
 
 
-def test_streams_that_begin_long_ago_leave_the_threads_to_others(
-    bounded: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_streams_that_start_far_back_leave_threads_to_others(bounded: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     service, go_on = bounded(), threading.Event()
 
     def slow(gate: Gate, mark: FeedMark) -> list[tuple[FeedMark, Entry]]:
@@ -350,10 +351,10 @@ def test_streams_that_begin_long_ago_leave_the_threads_to_others(
         until(lambda: b"event: lock" in streams[-1].recv(4096), "the last stream to have its turn")
 
 
-def test_one_connection_too_many_is_refused_and_the_next_is_taken(bounded: Start) -> None:
+def test_one_connection_too_many_is_refused_and_the_next_is_accepted(bounded: Start) -> None:
     service = bounded(Limits(connections=4))
     crowd = [service.socket() for _ in range(4)]
-    for each in crowd:  # Anyone who is known and at work makes no room.
+    for each in crowd:  # Authorized callers with a request are not disconnected.
         each.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{known(service)}\r\n\r\n".encode())
         assert b"200 OK" in each.recv(4096)
     with service.socket() as late:
@@ -371,7 +372,7 @@ def is_answered(service: Bounded) -> bool:
         return client.get("/v1/status").status_code == 200
 
 
-def test_one_who_waits_too_many_is_refused(bounded: Start) -> None:
+def test_one_waiting_request_too_many_is_refused(bounded: Start) -> None:
     service = bounded(Limits(waiting=2))
     lock = service.gate.locks.acquire("holder", "r", "exclusive")
     asked = {"client": "w", "resource": "r", "wait": 60}
@@ -403,7 +404,7 @@ def test_one_who_waits_too_many_is_refused(bounded: Start) -> None:
 def test_one_stream_too_many_is_refused(bounded: Start) -> None:
     service = bounded(Limits(streams_at_once=1))
     with service.client("read") as client, client.stream("GET", "/v1/events") as stream:
-        lines = stream.iter_lines()  # Kept: with it, the stream would end.
+        lines = stream.iter_lines()  # Kept referenced: otherwise the stream would end.
         next(lines)
         assert client.get("/v1/events").status_code == 429
 
@@ -419,15 +420,15 @@ def test_concurrent_streams_are_limited(bounded: Start) -> None:
     until(lambda: not service.server.service.streams, "all to be over")
 
 
-# ---------------------------------------------------------------- files that are submitted
+# ---------------------------------------------------------------- submitted files
 
 
 def files(folder: Path) -> list[str]:
-    """Files in the work folder, while the service may be removing some: os.walk passes over folders that are gone."""
+    """Files in the work folder, which the service may be removing meanwhile: os.walk skips folders that are gone."""
     return [name for _, _, names in os.walk(folder / "work") for name in names]
 
 
-def test_a_file_that_is_submitted_is_kept_where_daemons_find_it(bounded: Start, tmp_path: Path) -> None:
+def test_a_submitted_file_is_kept_where_daemons_find_it(bounded: Start, tmp_path: Path) -> None:
     service = bounded()
     with service.client("queue:submit:demo") as client:
         answer = client.post("/v1/uploads", params={"name": "my map.tif"}, content=b"a map" * 100_000)
@@ -470,7 +471,7 @@ def test_a_files_name_leads_nowhere_else(bounded: Start, tmp_path: Path, name: s
     assert files(tmp_path) == []
 
 
-def test_files_are_submitted_by_those_who_may_submit(bounded: Start, gate: Gate) -> None:
+def test_submitting_a_file_needs_the_scope_to_submit(bounded: Start, gate: Gate) -> None:
     service = bounded(Limits(uploads_at_once=0))
     with service.client("read") as reader, service.client("queue:submit") as submitter:
         assert reader.post("/v1/uploads", params={"name": "x"}, content=b"x").status_code == 403
@@ -478,6 +479,6 @@ def test_files_are_submitted_by_those_who_may_submit(bounded: Start, gate: Gate)
 
 
 def test_small_answers_are_sent_at_once() -> None:
-    """asyncio lets them wait for the caller's next sign, 40 ms, where the socket does not name its protocol."""
+    """Otherwise asyncio delays them by 40 ms if the socket does not name its protocol."""
     with bind("127.0.0.1:0") as found:
         assert found.proto == socket.IPPROTO_TCP

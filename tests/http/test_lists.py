@@ -1,4 +1,4 @@
-"""Every list has one form, `items` and `next`, and is paged in one way: `after` and `limit`."""
+"""Every list has the same form, `items` and `next`, and is paged in the same way, with `after` and `limit`."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -13,15 +13,15 @@ from headgate.http.api.description import openapi
 from headgate.http.app import API
 from tests.contract.ledger_steps import one_job
 
-#: Lists that are always complete: as long as the store has jobs and datasets, or as something is wrong.
+#: Lists that are always complete: as long as the number of jobs, datasets or problems.
 WHOLE = {
     "/v1/alarms", "/v1/batches/{bid}/alarms", "/v1/chunks/standing", "/v1/chunks/tallies", "/v1/history/counts",
     "/v1/ingest-jobs/{jid}/explanation",
     "/v1/machines", "/v1/master-keys", "/v1/queue/faults", "/v1/store/faults", "/v1/tokens/expiring",
 }  # fmt: skip
-#: Short by their nature: as many attempts as there were.
+#: Short by nature: one entry for each attempt.
 SHORT = {"/v1/jobs/{job}/chunks/{dataid}/logs", "/v1/ingest-jobs/{job}/logs"}
-#: What is to be done next: the rest comes when this is done.
+#: The next things to do: the rest follows when these are done.
 TO_DO = {
     "/v1/jobs/{job}/plan", "/v1/master-wraps", "/v1/messages/due", "/v1/queue/cleanable", "/v1/queue/reportable",
 }  # fmt: skip
@@ -35,7 +35,7 @@ CHANGING = {"last_used", "expires_in"}
 
 @cache
 def answers() -> dict[tuple[str, str], dict[str, Any]]:
-    """The schema of what each operation answers in JSON when all is well."""
+    """The schema of the successful JSON answer of each operation."""
     document = openapi(API)
     found = {}
     for path, methods in document["paths"].items():
@@ -49,7 +49,7 @@ def answers() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def lists() -> set[tuple[str, str]]:
-    """The operations that answer a list."""
+    """The operations that return a list."""
     return {where for where, schema in answers().items() if "items" in schema.get("properties", {})}
 
 
@@ -76,7 +76,7 @@ def test_every_list_that_can_grow_is_paged_by_after_and_limit() -> None:
 
 @pytest.fixture(scope="module")
 def filled(gate: Gate) -> Gate:
-    """A store that has at least three of everything that is listed."""
+    """A store that has at least three of everything that can be listed."""
     one_job(gate)
     gate.ledger.publish("raw", ["1", "2", "3", "10"])
     for dataid in ("1", "2", "3"):
@@ -102,7 +102,7 @@ def test_pages_of_any_size_make_the_same_list(filled: Gate, admin: httpx2.Client
 
 
 def paged(client: httpx2.Client, path: str, limit: int) -> Iterator[Any]:
-    """The items of a list, page by page, without what changes while one reads."""
+    """The items of a list, page by page, without fields that change between requests."""
     address, _, query = path.partition("?")
     asked = {**dict(parse_qsl(query)), "limit": str(limit)}
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""A client whose connection is cut when the answer comes: it asks again, and nothing is done twice."""
+"""A client whose connection is cut before the answer arrives: it retries, and nothing is done twice."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -58,7 +58,7 @@ ACTS: dict[str, tuple[Made, Act, str]] = {
         lambda gate: job_in(gate.queue, "failed", "recording"),
         lambda remote, job: remote.queue.resume(job.id, reason=WHY), "resume",
     ),
-    # Last: the other steps take whatever batch is pending.
+    # Last: the other steps take any pending batch.
     "submit": (lambda _: None, lambda remote, _: new_batch(remote.queue), "submit"),
 }  # fmt: skip
 
@@ -82,7 +82,7 @@ def _told(gate: Gate, event: str) -> int:
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_it_is_done_once_and_answered(gate: Gate, proxy: Proxy, remote: Gate, name: str) -> None:
+def test_a_request_is_carried_out_once_and_answered(gate: Gate, proxy: Proxy, remote: Gate, name: str) -> None:
     make, act, event = ACTS[name]
     with acting(Actor("remote")):
         made = make(gate)

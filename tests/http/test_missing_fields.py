@@ -1,4 +1,4 @@
-"""Whatever a request lacks is named, for every operation that is described."""
+"""Every missing field of a request is named, for every documented operation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from headgate.http.api.description import openapi
 from headgate.http.app import API
 
-#: Of parameters in paths: what they may be, where not any text will do.
+#: Values of path parameters that cannot be any text.
 NAMES = {
     "batch": "bid0000000001", "job": "jid0000000001", "item": "bid0000000001", "number": "1", "version": "1",
     "ark": "ark:/99999/fk4x", "token": "1",
@@ -23,7 +23,7 @@ def resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]
 
 
 def needed(document: dict[str, Any], operation: dict[str, Any]) -> Iterator[str]:
-    """What has to be sent, by where it is missed."""
+    """The required fields, by where they are missing."""
     for each in operation.get("parameters", ()):
         if each.get("required") and each["in"] == "query":
             yield f"query.{each['name']}"
@@ -43,14 +43,12 @@ def operations() -> Iterator[tuple[str, str, tuple[str, ...]]]:
 FOUND = list(operations())
 
 
-def test_there_are_operations_that_need_something() -> None:
+def test_some_operations_have_required_fields() -> None:
     assert len(FOUND) > 40
 
 
 @pytest.mark.parametrize(("method", "path", "fields"), FOUND, ids=[f"{each[0]} {each[1]}" for each in FOUND])
-def test_every_field_that_is_missing_is_named(
-    admin: httpx2.Client, method: str, path: str, fields: tuple[str, ...]
-) -> None:
+def test_every_missing_field_is_named(admin: httpx2.Client, method: str, path: str, fields: tuple[str, ...]) -> None:
     words = [NAMES.get(part[1:-1].partition(":")[0], "x") if part.startswith("{") else part for part in path.split("/")]
     body: dict[str, object] | None = {} if method in ("POST", "PUT", "PATCH") else None
     answer = admin.request(method, "/".join(words), json=body)

@@ -1,4 +1,4 @@
-"""A token whose `read` is limited sees its namespaces on every route and page, and nothing of the others."""
+"""A token with a limited `read` sees its namespaces on every route and page, and nothing of others."""
 
 import re
 import time
@@ -19,10 +19,10 @@ from headgate.http.dashboard import pages
 from headgate.http.waiters.feed import PAUSE_SECONDS, SILENCE
 from tests.http.conftest import Tokens
 
-#: What may be seen, and what may not: the start of every name, and of every message that goes with it.
+#: Prefixes of visible and hidden names, and of all messages that belong to them.
 SEEN, HIDDEN = "seen", "hush"
 NARROW = ("read:lock:file:/seen/*", "read:data:seen*", "read:queue:seen*")
-#: Without an answer of their own that ends: streams are tested below.
+#: Routes without an answer that ends: streams are tested below.
 STREAMS = ("/v1/events",)
 
 
@@ -35,7 +35,7 @@ class Filled(NamedTuple):
 
 
 def fill(gate: Gate, word: str) -> Filled:
-    """Something of every noun, each with the word in its name, its client, and its message."""
+    """One item of every noun, each with the word in its name, its client, and its message."""
     lock = gate.locks.acquire(f"{word}-client", f"file:/{word}/1", "write")
     with pytest.raises(Exception, match=word):
         gate.locks.acquire(f"{word}-other", f"file:/{word}/1", "write")
@@ -61,7 +61,7 @@ def fill(gate: Gate, word: str) -> Filled:
 
 
 def addresses(word: str, filled: Filled) -> list[tuple[str, list[str]]]:
-    """Every address that is asked with GET, with names of one side in it; and those names."""
+    """Every address for GET, with names of one side in it; and these names."""
     names = {"lock_id": filled.lock, "bid": filled.batch, "jid": filled.job, "item": filled.job,
              "job": f"{word}-job", "dataset": f"{word}-raw", "name": f"{word}-raw", "dataid": f"{word}-1",
              "profile": f"{word}-profile"}  # fmt: skip
@@ -82,7 +82,7 @@ def addresses(word: str, filled: Filled) -> list[tuple[str, list[str]]]:
 @pytest.fixture(scope="module")
 def sides(gate: Gate) -> dict[str, Filled]:
     filled = {word: fill(gate, word) for word in (SEEN, HIDDEN)}
-    # What is late is seen, and why is not: it begins where the caller may not look.
+    # The late chunk is visible, but not the reason: that is in a dataset that the caller may not see.
     expect = {"ids": [f"{SEEN}-late"], "from": "2026-01-01"}
     gate.ledger.define_dataset(f"{SEEN}-mixed", expect=expect)
     gate.ledger.define_dataset(f"{HIDDEN}-late", expect=expect)
@@ -103,7 +103,7 @@ def test_a_late_chunk_is_seen_without_the_hidden_reason(sides: dict[str, Filled]
 
 
 def told(client: httpx2.Client, address: str, *asked: str) -> bool:
-    """Whether an answer reports what may not be seen, beyond the names that were asked for."""
+    """Whether an answer shows hidden names, beyond those in the request."""
     answer = client.get(address)
     assert answer.status_code < 500, (address, answer.text)
     text = answer.text
@@ -112,7 +112,7 @@ def told(client: httpx2.Client, address: str, *asked: str) -> bool:
     return HIDDEN in text
 
 
-def test_no_address_reports_what_may_not_be_seen(gate: Gate, sides: dict[str, Filled], with_scopes: Tokens) -> None:
+def test_no_address_shows_hidden_items(gate: Gate, sides: dict[str, Filled], with_scopes: Tokens) -> None:
     narrow, whole = with_scopes(*NARROW), with_scopes("read")
     found, shown = [], 0
     folder = Path(gate.settings["profiles_folder"])
@@ -142,7 +142,7 @@ def test_no_address_reports_what_may_not_be_seen(gate: Gate, sides: dict[str, Fi
 
 
 def test_hidden_items_are_reported_as_not_found(sides: dict[str, Filled], with_scopes: Tokens) -> None:
-    """And names that are wrong are not answered with those that are like them."""
+    """Wrong names are not answered with a list of similar ones."""
     narrow = with_scopes(*NARROW)
     hidden = sides[HIDDEN]
     none = Filled(f"{hidden.lock[:-4]}aaaa", "bid0000000999", "jid0000000999")
@@ -210,9 +210,7 @@ def test_visible_items_are_shown(sides: dict[str, Filled], with_scopes: Tokens) 
     assert narrow.get("/v1/clients").status_code == 403
 
 
-def test_a_stream_of_events_leaves_out_what_may_not_be_seen(
-    gate: Gate, sides: dict[str, Filled], with_scopes: Tokens
-) -> None:
+def test_a_stream_of_events_leaves_out_hidden_items(gate: Gate, sides: dict[str, Filled], with_scopes: Tokens) -> None:
     with with_scopes(*NARROW).stream("GET", "/v1/events") as stream:
         lines = stream.iter_lines()
         assert next(lines).startswith("id: ")
@@ -230,14 +228,14 @@ def test_a_stream_of_events_leaves_out_what_may_not_be_seen(
     assert SILENCE.strip() not in told, "it does not learn that something else happened"
 
 
-def test_it_changes_nothing_and_signs_in_and_out(sides: dict[str, Filled], with_scopes: Tokens) -> None:
+def test_a_limited_reader_signs_in_and_out_and_changes_nothing(sides: dict[str, Filled], with_scopes: Tokens) -> None:
     narrow = with_scopes(*NARROW)
     assert narrow.post("/v1/locks", json={"client": "x", "resource": f"file:/{SEEN}/3"}).status_code == 403
     assert narrow.get("/v1/about").json()["scopes"] == list(NARROW)
     assert narrow.post("/v1/sign-in-codes").status_code in (200, 201)
 
 
-def test_other_scopes_add_what_they_let_their_holder_act_on(sides: dict[str, Filled], with_scopes: Tokens) -> None:
+def test_other_scopes_add_the_items_that_they_allow_acting_on(sides: dict[str, Filled], with_scopes: Tokens) -> None:
     worker = with_scopes("read:data:seen*", f"chunk:claim:{HIDDEN}-job")
     assert worker.get(f"/v1/jobs/{HIDDEN}-job").status_code == 200
     assert worker.get(f"/v1/jobs/{SEEN}-job").status_code == 200
@@ -245,12 +243,12 @@ def test_other_scopes_add_what_they_let_their_holder_act_on(sides: dict[str, Fil
 
 
 @pytest.mark.parametrize("text", ["read:", "read:data:", "read:datasets:x", "read:data:a*b", "read:x"])
-def test_a_limit_that_means_nothing_is_refused(text: str) -> None:
+def test_a_meaningless_limit_is_refused(text: str) -> None:
     with pytest.raises(BadValue, match="read by :lock:NAME, :data:NAME, :queue:NAME"):
         check_scope(text)
 
 
-def test_a_reader_without_limits_has_no_sight() -> None:
+def test_a_reader_without_limits_has_no_filter() -> None:
     assert Reach(("read", "read:data:x")).sight is None
     assert Reach(("admin",)).sight is None
     assert Reach(("queue:work",)).sight is None

@@ -1,4 +1,4 @@
-"""A service whose locks and queue are on ZooKeeper: what its clients hold lives and ends by their leases alone."""
+"""A service whose locks and queue are on ZooKeeper: leases alone decide how long its clients keep what they hold."""
 
 import subprocess
 import sys
@@ -117,7 +117,7 @@ def test_a_client_continues_across_a_restart_of_the_service(open_office: Callabl
     assert events == ["grant", "release"]
 
 
-def test_a_lock_that_is_never_renewed_ends_though_the_service_lives(open_office: Callable[..., Office]) -> None:
+def test_a_lock_that_is_never_renewed_ends_although_the_service_runs(open_office: Callable[..., Office]) -> None:
     office = open_office()
     with office.client() as client:
         client.locks.acquire("a", R, "write", lease=0.5)

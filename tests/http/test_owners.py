@@ -1,4 +1,4 @@
-"""Owners over HTTP: what lists show, the override header, revoking and rotating tokens, keys by principal."""
+"""Owners over HTTP: what lists show, the override header, revoking and rotating tokens, and keys of each principal."""
 
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ def taken(client: Any, resource: str, **more: Any) -> dict[str, Any]:
     return found
 
 
-def test_the_list_of_locks_is_no_key_to_them(with_scopes: Tokens) -> None:
-    """The attempt that once worked: read the list, release with what it shows, or join by the client's name."""
+def test_the_list_of_locks_does_not_allow_releasing_them(with_scopes: Tokens) -> None:
+    """The attack that once worked: read the list, then release with its data, or join by the client's name."""
     ann = with_scopes("lock:acquire", "read", principal="ann")
     bob = with_scopes("lock:acquire", "read", principal="bob")
     lock = taken(ann, "file:/mine")
@@ -88,7 +88,7 @@ def test_revoking_lists_what_the_principal_still_holds_and_rotating_keeps_it(wit
     assert admin.delete(f"/v1/tokens/{rotated['id']}").status_code == 404
 
 
-def test_idempotency_keys_and_request_ids_are_a_principals(with_scopes: Tokens) -> None:
+def test_idempotency_keys_and_request_ids_belong_to_a_principal(with_scopes: Tokens) -> None:
     """Two tokens of one principal share them; a resource that begins like the principal's name stays as it is."""
     body = {"client": "c", "resource": "shift:x", "lease": 60}
     first, second = (with_scopes("lock:acquire", principal="shift") for _ in range(2))
@@ -99,8 +99,8 @@ def test_idempotency_keys_and_request_ids_are_a_principals(with_scopes: Tokens) 
     assert (other.status_code, other.json()["blockers"][0]["resource"]) == (409, "shift:x")
 
 
-def test_a_place_in_the_queue_is_its_requests_whatever_number_is_named(with_scopes: Tokens) -> None:
-    """Another principal's number moves nobody in the queue, and a smaller one overtakes nobody."""
+def test_a_queue_position_belongs_to_its_request_whatever_number_is_sent(with_scopes: Tokens) -> None:
+    """A number of another principal's ticket changes no position, and a smaller number overtakes nobody."""
     ann = with_scopes("lock:acquire", "read", principal="ann")
     bob = with_scopes("lock:acquire", principal="bob")
     lock = taken(ann, "file:/queue")
@@ -150,8 +150,8 @@ def test_the_former_owner_of_a_handed_over_lock_does_not_learn_its_new_token(wit
     assert chief.post(f"{path}/hand-over", json={"to": "ann"}, headers=forced).json()["token"] == lock["token"] + 3
 
 
-def test_a_key_does_not_carry_an_answer_beyond_the_scopes_of_a_token(with_scopes: Tokens) -> None:
-    """Keys belong to a principal, whose tokens may reach to different places."""
+def test_a_key_returns_no_answer_beyond_the_scopes_of_a_token(with_scopes: Tokens) -> None:
+    """Keys belong to a principal, whose tokens may have different scopes."""
     wide, narrow = (with_scopes(scope, principal="cem") for scope in ("lock:acquire", "lock:acquire:other:"))
     key, wanted = {"Idempotency-Key": "of cem"}, {"client": "c", "resource": "own:1"}
     first = wide.post("/v1/locks", json=wanted, headers=key)

@@ -1,4 +1,4 @@
-"""Behind a proxy: its headers count when it is trusted, and from nobody else."""
+"""Behind a proxy: its headers count only if it is trusted."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ FORWARDED = {"X-Forwarded-For": STRANGER, "X-Forwarded-Proto": "https", "X-Forwa
     ("forwarded", "found"),
     [
         ("203.0.113.7", "203.0.113.7"),
-        ("1.2.3.4, 203.0.113.7", "203.0.113.7"),  # What the caller wrote itself stands before what the proxy saw.
+        ("1.2.3.4, 203.0.113.7", "203.0.113.7"),  # Values written by the caller come before those added by the proxy.
         ("203.0.113.7, 10.0.0.6,10.0.0.5", "203.0.113.7"),
         ("10.0.0.6", "10.0.0.6"),
         ("203.0.113.7:4711", "203.0.113.7"),
@@ -33,11 +33,11 @@ FORWARDED = {"X-Forwarded-For": STRANGER, "X-Forwarded-Proto": "https", "X-Forwa
         (" , ", PROXY),
     ],
 )
-def test_the_last_address_that_is_no_proxys_is_the_callers(forwarded: str, found: str) -> None:
+def test_the_last_address_that_is_not_a_proxy_is_the_caller(forwarded: str, found: str) -> None:
     assert Trusted("10.0.0.0/24, ::1").origin(PROXY, forwarded) == found
 
 
-def test_a_setting_that_names_no_addresses_is_refused_and_none_trusts_nobody() -> None:
+def test_a_setting_without_addresses_is_refused_and_none_trusts_no_proxy() -> None:
     for wrong in ("proxy1", "10.0.0.5/8", "10.0.0.5 10.0.0.6"):
         with pytest.raises(BadValue, match="is not an address or network"):
             Trusted(wrong)
@@ -89,9 +89,7 @@ def test_headers_of_a_trusted_proxy_count_and_those_of_others_do_not(tmp_path: P
     ("host", "hsts", "told"),
     [("h.example", "1h", "3600"), ("h.example", "0", None), ("localhost", "1h", None), ("localhost:8750", "1h", None)],
 )
-def test_browsers_are_asked_to_use_tls_alone_as_the_setting_says(
-    tmp_path: Path, host: str, hsts: str, told: str | None
-) -> None:
+def test_strict_transport_security_follows_the_setting(tmp_path: Path, host: str, hsts: str, told: str | None) -> None:
     with headgate.connect(f"sqlite:///{tmp_path}/store.sqlite", hsts=hsts) as gate:
         app = make_app(Service(gate))
 

@@ -1,4 +1,4 @@
-"""Services behind a URL: the same signatures as on a store, and every call is checked and recorded once, there."""
+"""Services behind a URL have the same signatures as on a store, and the service checks and records each call once."""
 
 import inspect
 import logging
@@ -32,15 +32,15 @@ from headgate.service.locks.use_cases import Locks
 from headgate.service.queue.use_cases import Queue
 from headgate.service.secrets.custody import CustodyRecords
 
-#: Each service on a store, and the one behind a URL.
+#: Each service on a store, and its counterpart behind a URL.
 PAIRS = [
     (Locks, RemoteLocks), (Ledger, RemoteLedger), (CustodyRecords, RemoteCustody), (Queue, RemoteQueue),
     (Inventory, RemoteInventory), (History, RemoteHistory), (Tokens, ServiceTokens),
 ]  # fmt: skip
-#: Where values of callers are checked.
+#: Modules in which values of callers are checked.
 CHECKING = {names.__file__, checks.__file__}
 R = "file:/d/1"
-#: Acts on a lock, each with the event that it records once.
+#: Operations on a lock, each with the event that it records once.
 ACTS: dict[str, tuple[Callable[[Gate, Any], object], str]] = {
     "renew": (lambda gate, lock: gate.locks.renew(lock, lease=60), ""),
     "check": (lambda gate, lock: gate.locks.check(lock), ""),
@@ -52,7 +52,7 @@ ACTS: dict[str, tuple[Callable[[Gate, Any], object], str]] = {
     "register": (lambda gate, _: gate.locks.register_client("a"), ""),
     "release": (lambda gate, lock: gate.locks.release(lock), "lock.released"),
 }
-#: Acts on a chunk, each with the event that it records once.
+#: Operations on a chunk, each with the event that it records once.
 CHUNK_ACTS: dict[str, tuple[Callable[[Ledger, Claim], object], str]] = {
     "publish": (lambda ledger, claim: ledger.publish(f"raw of {claim.job}", ["2"]), "chunk.published"),
     "heartbeat": (lambda ledger, claim: ledger.heartbeat(claim), ""),
@@ -105,7 +105,7 @@ def test_a_call_is_checked_and_recorded_once_at_the_service(
     do, recorded = ACTS[act]
     with caplog.at_level(logging.INFO, "headgate"), checks_of_caller() as seen:
         lock = remote.locks.acquire("a", R, "write", lease=60, note="why")
-        # The caller keeps the time that it waits, and asks the service for seconds at a time.
+        # The caller keeps its own waiting time, and asks the service for a few seconds at a time.
         assert seen == {"check_seconds": 1}
         seen.clear()
         do(remote, lock)
@@ -127,7 +127,7 @@ def test_a_call_about_chunks_is_checked_and_recorded_once_at_the_service(
     with caplog.at_level(logging.INFO, "headgate"), checks_of_caller() as seen:
         claim = remote.ledger.find_next(act)
         assert claim is not None
-        # The caller keeps the claim alive, and the time that it waits.
+        # The caller keeps the claim alive, and its own waiting time.
         assert {*seen} == {"check_positive_lease", "check_lease", "check_span", "check_seconds"}
         seen.clear()
         do(remote.ledger, claim)
@@ -195,7 +195,7 @@ def test_a_list_has_the_same_length_behind_a_url(remote: Gate, gate: Gate) -> No
     assert len(remote.ledger.failures(101)) == 101
 
 
-def test_checks_are_seen_where_they_are_made(gate: Gate) -> None:
+def test_the_counter_of_checks_works(gate: Gate) -> None:
     with checks_of_caller() as seen:
         gate.locks.release(gate.locks.acquire("a", R, "write"))
     assert {"check_name", "check_resource", "check_token"} <= {*seen}

@@ -1,4 +1,7 @@
-"""Idempotency-Key on every store: a restart in between, two replicas, two tenants, duplicates at once, another body."""
+"""Idempotency-Key on every store:
+
+a restart in between, two replicas, two tenants, simultaneous duplicates, another body.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +39,7 @@ def both(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> It
 
 @pytest.fixture
 def clients(both: tuple[Replica, Replica]) -> Iterator[list[httpx2.Client]]:
-    """One tenant at the first and at the second service, and another tenant at the first."""
+    """One tenant at both services, and another tenant at the first."""
     ours, theirs = (both[0].gate.tokens.new(name, ["admin"]).token for name in ("ours", "theirs"))
     found = [both[0].client(ours), both[1].client(ours), both[0].client(theirs)]
     yield found
@@ -109,7 +112,7 @@ def test_a_new_api_token_is_shown_once(both: tuple[Replica, Replica], clients: l
 
 
 def test_duplicates_at_once_have_one_effect(both: tuple[Replica, Replica], clients: list[httpx2.Client]) -> None:
-    """Anyone who comes too early is asked to come later; then all get the same answer."""
+    """Repeats that arrive too early get 409 with Retry-After; then all get the same answer."""
 
     def send(client: httpx2.Client, number: int) -> Any:
         body, header = {**SUBMITTED, "profile": f"p{number}"}, {"Idempotency-Key": f"at once {number}"}
@@ -157,10 +160,10 @@ def test_a_refused_request_can_be_retried_with_its_key(
     assert clients[1].post("/v1/locks", json=wanted, headers=KEY).status_code == 201
 
 
-def test_an_answer_that_was_not_stored_is_found_again(
+def test_an_answer_that_was_not_stored_is_rebuilt(
     both: tuple[Replica, Replica], clients: list[httpx2.Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the service dies after the effect: only what was written with the effect is there."""
+    """As when the service dies after the effect: only the record written with the effect exists."""
 
     def away(*_: object) -> None:
         raise StoreUnavailable("the store", "it went away just then")
@@ -175,7 +178,7 @@ def test_an_answer_that_was_not_stored_is_found_again(
         each.post(f"/v1/locks/{locks[0]['id']}/break", json={"reason": "why"}, headers={"Idempotency-Key": "break"})
         for each in clients[:2]
     ]
-    if len(both[0].gate.store.parts) > 1:  # What a multi gives is known only after it.
+    if len(both[0].gate.store.parts) > 1:  # The result of a multi is known only afterwards.
         assert (broken[1].status_code, broken[1].json()["type"]) == (409, "urn:headgate:already-done")
     else:
         assert broken[1].json() == broken[0].json()
@@ -206,7 +209,7 @@ def test_a_key_is_forgotten_after_a_day_and_not_before(
     assert made == [201, 201]
 
 
-def test_a_key_must_be_text_that_can_be_kept(clients: list[httpx2.Client]) -> None:
+def test_a_key_must_be_text_that_can_be_stored(clients: list[httpx2.Client]) -> None:
     for key in ("", "k" * 201):
         answer = clients[0].post("/v1/batches", json=SUBMITTED, headers={"Idempotency-Key": key})
         assert answer.status_code == 422, key

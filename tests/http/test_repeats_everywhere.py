@@ -1,4 +1,4 @@
-"""Every POST of the API, sent twice with one Idempotency-Key: to another replica, and after a service that died."""
+"""Every POST of the API is sent twice with one Idempotency-Key: to another replica, and after the service died."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -26,7 +26,7 @@ ACT = {"reason": "a test"}
 PROFILE = 'collection = "raw"\nowner = "o"\nnotification = ["ann@example.org"]\nconfirmation_mail = true\n'
 
 
-def test_every_post_of_the_api_says_what_a_repeat_answers() -> None:
+def test_every_post_of_the_api_declares_the_answer_to_a_repeat() -> None:
     assert [each.path for part in API for each in part.declared if each.method == "POST" and not each.repeat] == []
 
 
@@ -41,7 +41,7 @@ class Walk:
         self._keys = count(1)
 
     def post(self, route: str, body: Any = None, *, status: int = 0, file: bytes = b"", **names: Any) -> Any:
-        """What is answered the first time."""
+        """The answer to the first request."""
         self.seen.add(route)
         repeat, query = ROUTES[route], names.pop("query", {})
         sent: dict[str, Any] = {"content": file} if file else {} if body is None else {"json": body}
@@ -69,7 +69,7 @@ class Walk:
             rebuilt = self.second.post(path, **sent)
             assert rebuilt.status_code in (answer.status_code, 201), (route, rebuilt.text)
             assert _named(rebuilt) == _named(answer), route
-            # Where the store recognises what it gave, only its lease starts again.
+            # Where the store recognises a repeated grant, only its lease starts again.
             kept = [name for name in before if not repeat.by_store or "history" in name]
             now = contents(self.url)
             assert {name: now[name] for name in kept} == {name: before[name] for name in kept}, (
@@ -82,7 +82,7 @@ class Walk:
 
 
 def _named(answer: httpx2.Response) -> Any:
-    """An answer without the time that is left."""
+    """An answer without the remaining time."""
     found = answer.json() if answer.content else None
     found = found["locks"][0] if isinstance(found, dict) and "locks" in found else found
     keys = ("id", "token", "dataid", "count", "lease", "new", "changes", "state", "items", "next")

@@ -1,4 +1,4 @@
-"""What the OpenAPI promises is what is answered: requests are made from it, right ones and wrong ones."""
+"""Answers match the OpenAPI document, for valid and invalid requests generated from it."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ EXAMPLES = 3
 def promised() -> schemathesis.BaseSchema:
     """What the service promises."""
     schema = schemathesis.openapi.from_dict(description.openapi(API))
-    # A name of a job, a mode, a lock's id: what a schema cannot say is said by 422, with the reason.
+    # Rules for job names, modes and lock ids that a schema cannot express are reported with 422 and the reason.
     schema.config.checks.positive_data_acceptance.expected_statuses = ["2xx", "401", "403", "404", "409", "422"]
     return schema
 
 
 @pytest.fixture
 def openapi(promised: schemathesis.BaseSchema, request: pytest.FixtureRequest) -> schemathesis.BaseSchema:
-    request.node._nodeid = request.node.nodeid  # Schemathesis 4.32 asks for it; pytest 9.2 has it no longer.
+    request.node._nodeid = request.node.nodeid  # Schemathesis 4.32 imports it; pytest 9.2 no longer has it.
     return promised
 
 
@@ -45,8 +45,8 @@ def is_wait(value: Any) -> bool:
 @checked.parametrize()
 @hypothesis.settings(max_examples=EXAMPLES, suppress_health_check=list(hypothesis.HealthCheck), derandomize=True)
 @pytest.mark.timeout(600)  # It makes thousands of requests.
-def test_every_answer_is_as_the_openapi_says(case: Any, server: Server, token: str) -> None:
-    for given in (case.body, case.query):  # A wait that is right is made short; one that is wrong stays so.
+def test_every_answer_matches_the_openapi(case: Any, server: Server, token: str) -> None:
+    for given in (case.body, case.query):  # A valid wait is shortened; an invalid one is kept.
         if isinstance(given, dict) and is_wait(given.get("wait")):
             given["wait"] = 0
     case.call_and_validate(base_url=server.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)

@@ -1,4 +1,4 @@
-"""Every route x every scope, as the OpenAPI lists them: none is left out, and none answers without its scope."""
+"""Every route with every scope, as listed in the OpenAPI: no route is missing, and none answers without its scope."""
 
 import re
 from functools import cache
@@ -19,14 +19,14 @@ from tests.cli.commands import Headgate
 from tests.http.conftest import Tokens
 
 OPEN = {"/healthz", "/readyz"}
-#: Where a second look is taken at who acts: an owner, a person or a daemon.
+#: Routes that also check who acts: an owner, a person or a daemon.
 TWICE = re.compile(r"POST /v1/(batches|ingest-jobs)/\{\w+\}/\{event\}")
-#: What stands for a name in a path.
+#: Values for the names in a path.
 NAMES = {"lock_id": "abcd-abcdefghijklmnop-abcdefghijkl", "bid": "bid9999999999", "jid": "jid9999999999", "ticket": "1"}
 
 
 class Route(NamedTuple):
-    """One thing that may be asked."""
+    """One possible request."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class Route(NamedTuple):
 
 @cache
 def every_route() -> list[Route]:
-    """As the OpenAPI has them."""
+    """As listed in the OpenAPI."""
     found = []
     for path, methods in openapi(API)["paths"].items():
         for method, what in methods.items():
@@ -49,7 +49,7 @@ def every_route() -> list[Route]:
 
 
 def ask(client: httpx2.Client, route: Route) -> int:
-    """Ask with nothing that could have an effect; of a stream, its beginning."""
+    """Send a request that can have no effect; of a stream, read the beginning."""
     path = re.sub(r"\{(\w+)\}", lambda found: NAMES.get(found[1], "nobody"), route.path)
     body: Any = {} if route.method in ("POST", "PUT", "PATCH") else None
     with client.stream(route.method, path, json=body) as answer:
@@ -73,7 +73,7 @@ def test_a_token_reaches_exactly_the_routes_that_name_its_scope(with_scopes: Tok
             assert status == 403, route.name
 
 
-def test_without_a_token_nothing_is_answered(server: Any) -> None:
+def test_without_a_token_every_request_is_refused(server: Any) -> None:
     with httpx2.Client(base_url=server.url, trust_env=False) as client:
         for route in every_route():
             status = ask(client, route)
@@ -94,7 +94,7 @@ def test_a_request_without_a_token_learns_how_to_send_one_and_the_text_survives_
     assert redact(told) == told
 
 
-def test_a_token_that_has_ended_or_was_revoked_opens_nothing(gate: Gate, with_scopes: Tokens) -> None:
+def test_an_expired_or_revoked_token_is_refused(gate: Gate, with_scopes: Tokens) -> None:
     assert with_scopes("read", expires=0).get("/v1/status").status_code == 401
     client = with_scopes("read")
     assert client.get("/v1/status").status_code == 200
@@ -102,7 +102,7 @@ def test_a_token_that_has_ended_or_was_revoked_opens_nothing(gate: Gate, with_sc
     assert client.get("/v1/status").status_code == 401
 
 
-def test_a_jobs_token_sees_its_own_job_and_takes_others_for_unknown(gate: Gate, with_scopes: Tokens) -> None:
+def test_a_jobs_token_sees_its_own_job_and_others_are_unknown(gate: Gate, with_scopes: Tokens) -> None:
     for name in ("raw", "tidy", "other"):
         gate.ledger.define_dataset(name)
     gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"])
@@ -147,7 +147,7 @@ def test_the_command_shows_the_plan_of_its_job_to_a_jobs_token(gate: Gate, serve
     command.end_all()
 
 
-def test_locks_are_reached_by_the_beginning_of_their_resource(gate: Gate, with_scopes: Tokens) -> None:
+def test_lock_scopes_match_the_prefix_of_a_resource(gate: Gate, with_scopes: Tokens) -> None:
     client = with_scopes("lock:acquire:s3://ours/")
     mine = client.post("/v1/locks", json={"client": "me", "resource": "s3://ours/1"})
     assert mine.status_code == 201
@@ -181,7 +181,7 @@ def test_an_operator_must_give_a_reason_and_is_recorded_with_the_token(gate: Gat
         gate.locks.release(lock)
 
 
-def test_the_store_never_holds_what_opens_the_service(gate: Gate, tmp_path: Any) -> None:
+def test_the_store_never_holds_a_token_of_the_service(gate: Gate, tmp_path: Any) -> None:
     made = gate.tokens.new("secret keeper", ["read"])
     path = gate.settings["url"].removeprefix("sqlite:///")
     content = b"".join(each.read_bytes() for each in type(tmp_path)(path).parent.iterdir() if each.is_file())

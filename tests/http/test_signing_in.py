@@ -1,4 +1,4 @@
-"""Signing in where others may listen or try: TLS cookies, and who fails too often waits."""
+"""Signing in on a network that others can read or attack: cookies over TLS only, and delays after failed attempts."""
 
 import asyncio
 import ssl
@@ -17,7 +17,7 @@ from headgate.http.service import Service
 STRANGER = "203.0.113.7"
 
 
-def test_under_tls_the_cookie_goes_by_tls_alone_and_no_other_site_can_set_it(
+def test_under_tls_the_cookie_is_sent_over_tls_only_and_no_other_site_can_set_it(
     gate: Gate, certificate: tuple[str, str]
 ) -> None:
     server = Server(Service(gate), "127.0.0.1:0", certificate)
@@ -41,7 +41,7 @@ def test_under_tls_the_cookie_goes_by_tls_alone_and_no_other_site_can_set_it(
         server.stop()
 
 
-def test_a_code_signs_in_by_a_form_of_ours_that_was_confirmed_and_by_nothing_else(gate: Gate, server: Server) -> None:
+def test_a_code_signs_in_only_through_our_own_confirmed_form(gate: Gate, server: Server) -> None:
     token = gate.tokens.new("ann", ["read"])
     code = gate.sessions.new_code(token.id).code
     with httpx2.Client(base_url=server.url, trust_env=False) as client:
@@ -69,7 +69,7 @@ def test_a_code_signs_in_by_a_form_of_ours_that_was_confirmed_and_by_nothing_els
         gate.sessions.find(first)
 
 
-def test_a_token_asks_for_a_code_of_its_own(gate: Gate, server: Server) -> None:
+def test_a_token_can_create_a_code_for_itself(gate: Gate, server: Server) -> None:
     made = gate.tokens.new("ann", ["lock:acquire:s3://ours/"])
     with headgate.connect(server.url, token=made.token) as remote:
         code = remote.sessions.new_code()
@@ -78,8 +78,8 @@ def test_a_token_asks_for_a_code_of_its_own(gate: Gate, server: Server) -> None:
     assert gate.sessions.whose(code.code).id == made.id
 
 
-def test_a_signed_in_browser_makes_no_codes(gate: Gate, server: Server) -> None:
-    """With one it would stay signed in for as long as it likes, even if it is signed out."""
+def test_a_signed_in_browser_cannot_create_codes(gate: Gate, server: Server) -> None:
+    """Otherwise it could stay signed in as long as it likes, even after signing out."""
     session = gate.sessions.sign_in(gate.tokens.new("ann", ["admin"]).token)
     headers = {
         "Cookie": f"headgate-{gate.store.tag}={session}",
@@ -96,7 +96,7 @@ def test_a_stream_of_a_browser_ends_when_it_is_signed_out(gate: Gate, server: Se
         lines = stream.iter_lines()
         assert next(lines)
         gate.sessions.end(session)
-        assert list(lines) is not None  # It comes to its end.
+        assert list(lines) is not None  # The stream ends.
 
 
 def test_repeated_failures_to_sign_in_delay_only_that_address(gate: Gate) -> None:

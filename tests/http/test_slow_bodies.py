@@ -1,4 +1,4 @@
-"""Bodies that come slowly, or are large, stop nobody else: renewals and reports are always read."""
+"""Slow or large bodies do not block others: renewals and reports are always read."""
 
 import json
 import socket
@@ -17,7 +17,7 @@ from tests.http.conftest import Bounded
 from tests.waiting import until
 
 Start = Callable[..., Bounded]
-#: A window, in seconds, that a test can wait for.
+#: A window, in seconds, that is short enough for a test.
 WINDOW = 0.3
 
 
@@ -46,7 +46,7 @@ def told(connection: socket.socket) -> tuple[int, dict[str, str], dict[str, Any]
 
 @contextmanager
 def dripping(connection: socket.socket, block: bytes, seconds: float) -> Iterator[None]:
-    """Meanwhile bytes are sent again and again."""
+    """Meanwhile bytes are sent repeatedly."""
     stop = threading.Event()
 
     def drip() -> None:
@@ -75,7 +75,7 @@ def test_a_caller_without_the_scope_is_refused_before_its_body_is_read(bounded: 
         assert (path, status, headers["connection"], problem["type"]) == (
             path, 403, "close", "urn:headgate:not-allowed",
         )  # fmt: skip
-    with service.socket() as connection:  # Nothing is there, and no body is read either.
+    with service.socket() as connection:  # The resource does not exist, and no body is read either.
         connection.sendall(head("/v1/nothing", viewer, 900_000))
         assert told(connection)[0] == 404
 
@@ -138,14 +138,14 @@ def test_one_token_uses_up_neither_the_room_nor_the_slots_of_the_others(bounded:
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_the_pace_of_a_body_is_measured_over_a_moving_window(bounded: Start, declared: bool) -> None:
+def test_the_rate_of_a_body_is_measured_over_a_moving_window(bounded: Start, declared: bool) -> None:
     service = bounded(Limits(body_seconds=WINDOW, body_rate=10_000, head_seconds=60))
     begun = head("/v1/locks", token(service, "lock:acquire"), 900_000)
     if not declared:
         begun = begun.replace(b"Content-Length: 900000", b"Transfer-Encoding: chunked")
     part = b" " * 500_000 if declared else b"7a120\r\n" + b" " * 500_000 + b"\r\n"
     with service.socket() as connection:
-        connection.sendall(begun + part)  # As much as 160 windows need.
+        connection.sendall(begun + part)  # As many as 160 windows need.
         with dripping(connection, b" " if declared else b"1\r\n \r\n", WINDOW / 10):
             status, _, problem = told(connection)
     assert (status, problem["limit"], problem["value"]) == (408, "bytes a second", 10_000)
@@ -158,7 +158,7 @@ def test_the_pace_of_a_body_is_measured_over_a_moving_window(bounded: Start, dec
         ("/v1/uploads?name=x", Limits(body_rate=1, upload_time=2 * WINDOW), "upload_time"),
     ],
 )
-def test_a_body_that_keeps_its_pace_has_an_end_all_the_same(
+def test_a_body_that_keeps_its_rate_is_still_limited_in_time(
     bounded: Start, path: str, limits: Limits, limit: str
 ) -> None:
     service = bounded(limits)
@@ -169,7 +169,7 @@ def test_a_body_that_keeps_its_pace_has_an_end_all_the_same(
     assert (status, problem["limit"], problem["value"]) == (408, limit, 2 * WINDOW)
 
 
-def test_a_short_body_comes_as_fast_as_headers(bounded: Start) -> None:
+def test_a_short_body_must_arrive_within_the_time_for_headers(bounded: Start) -> None:
     service = bounded(Limits(head_seconds=WINDOW))
     with service.socket() as connection:
         connection.sendall(head("/v1/locks", token(service, "lock:acquire"), 100) + b"{")
@@ -177,7 +177,7 @@ def test_a_short_body_comes_as_fast_as_headers(bounded: Start) -> None:
             assert told(connection)[0] == 408
 
 
-def test_strangers_send_short_forms_only(bounded: Start) -> None:
+def test_unauthenticated_clients_may_send_short_forms_only(bounded: Start) -> None:
     service = bounded()
     with service.socket() as connection:
         connection.sendall(head("/sign-in", "", SHORT + 1))
@@ -187,7 +187,7 @@ def test_strangers_send_short_forms_only(bounded: Start) -> None:
 def test_event_streams_are_limited_for_each_token(bounded: Start) -> None:
     service = bounded(streams_per_token="1")
     with service.client("read") as client, service.client("read") as other, client.stream("GET", "/v1/events") as one:
-        lines = one.iter_lines()  # Kept: with it, the stream would end.
+        lines = one.iter_lines()  # Kept referenced: otherwise the stream would end.
         next(lines)
         refused = client.get("/v1/events")
         problem = refused.json()

@@ -1,4 +1,4 @@
-"""The port that speaks TLS: to those who speak something else, to those who say nothing, and at the end."""
+"""The TLS port: clients that speak another protocol, clients that send nothing, and shutdown."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ HEAD_SECONDS = 0.5
 
 @pytest.fixture
 def server(gate: Gate, certificate: tuple[str, str]) -> Iterator[Server]:
-    """A service that does TLS itself, and waits for nobody for long."""
+    """A service that does TLS itself, with short time limits."""
     server = Server(Service(gate, Limits(head_seconds=HEAD_SECONDS)), "127.0.0.1:0", certificate)
     server.start()
     yield server
@@ -35,7 +35,7 @@ def connected(server: Server) -> socket.socket:
 
 
 def all_of(connection: socket.socket) -> bytes:
-    """What is sent until the other side ends the connection."""
+    """Everything that is sent until the other side closes the connection."""
     return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 

@@ -1,4 +1,4 @@
-"""`headgate up` and the commands over HTTP, as processes of their own."""
+"""`headgate up` and the commands over HTTP, as separate processes."""
 
 import json
 import os
@@ -22,7 +22,7 @@ COMMAND = [sys.executable, "-m", "headgate"]
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", dict[str, str]]]:
-    """A service that was started for the first time, and what it said."""
+    """A service that was started for the first time, and its output."""
     words = [*COMMAND, "up", "--listen", "127.0.0.1:0", "--json", "-q"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     said = announced(process)
@@ -70,7 +70,7 @@ def test_the_first_start_makes_a_token_and_the_commands_work_with_it(
     assert run(said, elsewhere, "status").returncode == 69
 
 
-def test_a_start_on_a_used_port_says_what_to_do_and_leaves_no_token_that_nobody_knows(tmp_path: Path) -> None:
+def test_a_start_on_a_used_port_says_what_to_do_and_leaves_no_unknown_token(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
         words = [*COMMAND, "up", "--once", "--listen", f"127.0.0.1:{used.getsockname()[1]}"]
         found = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
@@ -90,7 +90,7 @@ def test_beyond_this_machine_it_needs_tls_and_tokens(tmp_path: Path, words: list
     assert "other machines" in found.stderr
 
 
-def test_why_it_does_not_start_is_reported_as_it_is(tmp_path: Path) -> None:
+def test_the_reason_why_it_does_not_start_is_reported(tmp_path: Path) -> None:
     with headgate.connect(f"sqlite:///{tmp_path}/store.sqlite") as gate:
         for file in tmp_path.glob("store.sqlite*"):
             file.write_bytes(b"no database" * 1000)

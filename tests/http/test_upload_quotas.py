@@ -40,13 +40,13 @@ def test_uploads_have_a_quota_for_each_token_and_one_for_all(bounded: Start, tmp
         assert send(service, other, 20_000).status_code == 201
         assert limit_of(send(service, other, 20_000))[:3] == (507, "upload_quota", 80_000)
 
-        def parts() -> Any:  # Its length is not known before it has come.
+        def parts() -> Any:  # Its length is unknown until it has arrived.
             yield from (b"x" * 5_000 for _ in range(4))
 
         refused = other.post("/v1/uploads", params={"name": "x"}, content=parts())
         assert limit_of(refused)[:2] == (507, "upload_quota")
         staged = staged_bytes(tmp_path / "work")
-        assert sorted(staged.values()) == [20_000, 48_192]  # A small file takes its block, and its folder's.
+        assert sorted(staged.values()) == [20_000, 48_192]  # A small file uses its block, and its folder's.
         shutil.rmtree(tmp_path / "work" / UPLOADS)  # Their batches are gone.
         assert send(service, one, 40_000).status_code == 201
 
@@ -67,20 +67,22 @@ def test_uploads_at_once_are_limited_for_each_token(bounded: Start, tmp_path: Pa
 
 
 class Usage(NamedTuple):
-    """What a file system says."""
+    """The answer of a file system."""
 
     free: int
 
 
-def test_space_is_looked_at_before_an_upload_and_while_it_comes(
+def test_free_space_is_checked_before_and_during_an_upload(
     bounded: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = bounded(space_threshold=str(10**15))  # More than there is.
+    service = bounded(space_threshold=str(10**15))  # More than is free.
     with service.client("queue:submit") as client:
         assert limit_of(send(service, client, 10))[:3] == (507, "space_threshold", 10**15)
     service = bounded(space_threshold="1000")
     monkeypatch.setattr(uploads, "LOOK_BYTES", 10_000)
-    free = iter([100_000, 500])  # Others fill the disk meanwhile. An ordinary user can mount no small one.
+    free = iter(
+        [100_000, 500]
+    )  # Other programs fill the disk meanwhile. An unprivileged user cannot mount a small file system.
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(next(free)))
     with service.client("queue:submit") as client:
 
@@ -117,7 +119,7 @@ def test_partial_uploads_of_a_dead_service_are_removed(bounded: Start, tmp_path:
     def sweep() -> int:
         return sweep_folder(gate.queue, folder, gate.store.tag, 10**6, lambda _: None)
 
-    assert sweep() == 0  # It may still come.
+    assert sweep() == 0  # It may still arrive.
     before = half.stat().st_mtime
     for each in (half, half.parent):
         os.utime(each, (0, before - PARTIAL_SECONDS - 60))

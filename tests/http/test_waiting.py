@@ -1,4 +1,4 @@
-"""Those who wait hold no thread: many of them (a thousand by `make torture`), and the service still answers."""
+"""Waiting requests hold no thread: with many of them (a thousand in `make torture`) the service still answers."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ PATIENCE = 60.0
 
 
 async def wait_for_lock(server: Server, token: str, number: int) -> Connection:
-    """Send a request that waits; what was sent is on its way when this returns."""
+    """Send a request that waits; it is on its way when this returns."""
     host, port = server.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     body = json.dumps({"client": f"waiter {number}", "resource": f"busy:{number % 10}", "wait": PATIENCE}).encode()
@@ -50,7 +50,7 @@ async def wait_for_lock(server: Server, token: str, number: int) -> Connection:
 
 
 def threads_of(server: Server) -> list[threading.Thread]:
-    """Those that work for this service: another one of this process, an earlier test's, may have threads of its own."""
+    """Threads of this service only: another service of this process, from an earlier test, may have its own."""
     loop = server.service._loop
     return [each for each in threading.enumerate() if loop is not None and getattr(each, "loop", None) is loop]
 
@@ -68,7 +68,7 @@ def test_many_wait_and_others_are_answered(gate: Gate, server: Server, admin: ht
             assert time.monotonic() < deadline, f"only {server.service.turns.waiting} wait"
             await asyncio.sleep(0.05)
         answers = [(await asyncio.to_thread(admin.get, "/v1/status")).status_code for _ in range(20)]
-        assert 0 < len(threads_of(server)) <= THREADS + 1  # One more keeps the places.
+        assert 0 < len(threads_of(server)) <= THREADS + 1  # One more keeps the queue positions.
         for lock in held:
             await asyncio.to_thread(admin.delete, f"/v1/locks/{lock.id}", params={"token": lock.token})
         first = [asyncio.create_task(reader.readline()) for reader, _writer in open_ones]
@@ -98,7 +98,7 @@ def test_a_caller_that_hangs_up_leaves_the_queue(gate: Gate, server: Server, wit
 
 @contextmanager
 def asking(server: Server, token: str, path: str, body: Mapping[str, object], key: str = "") -> Iterator[socket.socket]:
-    """Somebody who has sent a request, and hangs up at the end of the block."""
+    """A client that has sent a request, and disconnects at the end of the block."""
     host, port = server.url.removeprefix("http://").split(":")
     sent = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
@@ -128,7 +128,7 @@ def test_a_caller_that_hangs_up_while_it_is_granted_releases_the_lock(bounded: C
     with asking(service.server, token, "/v1/locks", {"client": "w", "resource": "free:1", "wait": 60}):
         until(lambda: not crew._waiting.empty(), "the request to stand in line")
     with service.client() as other:
-        for _ in range(5):  # Meanwhile the service hears that it has hung up.
+        for _ in range(5):  # Meanwhile the service notices the disconnect.
             assert other.get("/healthz").status_code == 200
     go_on.set()
     for each in blocked:
@@ -158,7 +158,7 @@ def test_a_repeated_request_keeps_its_queue_position_when_the_first_connection_e
             assert [each.client for each in service.gate.locks.list("r")] == ["first"]
 
 
-def test_places_are_kept_while_all_threads_are_busy(
+def test_queue_positions_are_kept_while_all_threads_are_busy(
     bounded: Callable[..., Bounded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_file, "SIGN_OF_LIFE_SECONDS", 0.05)
@@ -169,7 +169,7 @@ def test_places_are_kept_while_all_threads_are_busy(
     wanted = {"client": "w", "resource": "r", "wait": PATIENCE}
 
     def last_alive() -> int:
-        """Of the one who does not look itself, since it is not the first."""
+        """The waiter that does not poll itself, since it is not the first."""
         with closing(sqlite3.connect(service.gate.settings["url"][10:])) as store:
             return int(store.execute("select alive_until from hg_ticket order by number desc").fetchone()[0])
 
@@ -185,7 +185,9 @@ def test_places_are_kept_while_all_threads_are_busy(
         assert all(each.result(PATIENCE) for each in busy)
 
 
-def test_places_are_kept_after_whatever_error(bounded: Callable[..., Bounded], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_positions_are_kept_after_any_error(
+    bounded: Callable[..., Bounded], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(service_file, "SIGN_OF_LIFE_SECONDS", 0.05)
     kept, errors = threading.Event(), [RuntimeError("can't start new thread"), KeyError("a bug")]
     keep = Upkeep.sign_of_life
@@ -202,7 +204,7 @@ def test_places_are_kept_after_whatever_error(bounded: Callable[..., Bounded], m
     assert not errors
 
 
-def test_with_many_groups_each_looks_less_often_but_not_after_the_end_of_a_lease() -> None:
+def test_with_many_groups_each_polls_less_often_but_not_after_the_end_of_a_lease() -> None:
     turns = Turns(1, Crew(1))
     turns._groups = {(str(number),): Group() for number in range(10 * GROUPS_AT_FULL_PACE)}
     assert [turns._paced(pause) for pause in (0.001, 1.0, 5.0, 60.0, math.inf)] == [0.01, 10.0, 10.0, 60.0, math.inf]
@@ -239,8 +241,8 @@ def test_a_repeat_after_a_lost_answer_does_not_queue_behind_waiters(bounded: Cal
     assert (again.status_code, again.json()["token"]) == (200, claim["token"])
 
 
-def test_a_holder_that_waits_to_enter_its_lock_does_not_stand_behind_others(bounded: Callable[..., Bounded]) -> None:
-    """The writer before it waits for its lock to end: both would wait until their time is over."""
+def test_a_holder_that_waits_to_reenter_its_lock_does_not_queue_behind_others(bounded: Callable[..., Bounded]) -> None:
+    """The writer before it waits for its lock to end: both would wait until they time out."""
     service = bounded()
     token, gate, path = service.gate.tokens.new("clients", ["lock:acquire"]).token, service.gate, "/v1/locks"
     reader = gate.locks.acquire("reader", "r", "shared")
@@ -274,7 +276,7 @@ def test_a_worker_that_waits_gets_what_is_published(gate: Gate, with_scopes: Tok
     assert answers[0].json()["dataid"] == "7"
 
 
-def test_events_are_reported_and_taken_up_where_they_broke_off(gate: Gate, with_scopes: Tokens) -> None:
+def test_events_are_reported_and_continue_after_a_disconnect(gate: Gate, with_scopes: Tokens) -> None:
     client = with_scopes("read")
     with client.stream("GET", "/v1/events") as stream:
         lines = stream.iter_lines()
@@ -290,12 +292,12 @@ def test_a_stream_ends_with_its_token(gate: Gate, with_scopes: Tokens) -> None:
         lines = stream.iter_lines()
         next(lines)
         gate.tokens.revoke(gate.tokens.list()[-1].id)
-        for _line in lines:  # They end.
+        for _line in lines:  # The streams end.
             pass
 
 
-def test_nothing_is_lost_where_a_later_entry_is_written_first(gate: Gate) -> None:
-    """Where many write at once, numbers are taken in another order than they are there."""
+def test_no_event_is_lost_when_a_later_entry_is_written_first(gate: Gate) -> None:
+    """With concurrent writers, entries become visible in another order than their numbers."""
     gate.locks.acquire("c", "gap:1", "shared")
     begun = newest(gate)
     last, now = begun.ids[0], int(time.time() * 1e6)
@@ -316,7 +318,7 @@ def test_nothing_is_lost_where_a_later_entry_is_written_first(gate: Gate) -> Non
     assert told() == [last + 1]
     write(last + 2)
     assert told() == [last + 1, last + 2, last + 3]
-    write(last + 5, now - 60_000_000)  # Nobody writes the one before it any more.
+    write(last + 5, now - 60_000_000)  # The entry before it will never be written.
     assert told() == [last + 1, last + 2, last + 3, last + 5]
     assert newer(gate, begun)[-1][0].ids[0] == last + 5
 

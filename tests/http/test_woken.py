@@ -1,4 +1,4 @@
-"""A waiter is woken by the store itself, whichever process changed something: nobody looks by the clock here."""
+"""A waiter is woken by the store itself, whichever process made the change: no waiter depends on polling here."""
 
 import json
 import socket
@@ -40,7 +40,7 @@ STORES = ["sqlite", "postgresql", "mariadb", "zookeeper"]
 def gates(
     request: pytest.FixtureRequest, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Gate, Gate]]:
-    """Two that share a store, and no connection; it wakes them, or they look again after the test."""
+    """Two gates that share a store, but no connection; polling starts only after the test."""
     for module, name in (
         (listener, "LISTENING_PAUSE"), (listener, "SHORTEST"), (queue_sleepers, "SHORTEST"),
         (queue_lists.ListListening, "pause"), (queue_lists, "LOOK_SECONDS"), (asking, "ASK_SECONDS"),
@@ -73,7 +73,7 @@ def remote(server: Server) -> Iterator[Gate]:
 
 
 class Caller:
-    """Somebody who waits, in a thread."""
+    """A waiting caller, in a thread."""
 
     def __init__(self, wait: Callable[[], Any]) -> None:
         self._answers: list[Any] = []
@@ -97,7 +97,7 @@ def ask(server: Server, path: str, waiting: int = 1, **asked: object) -> Caller:
 
 
 def listens(gate: Gate) -> Callable[[], bool]:
-    """Whether somebody waits for news in a process."""
+    """Whether a caller waits for news in a process."""
     store: Any = gate.store.ledger
     return lambda: bool(store._news._listening) and store._news.told
 
@@ -113,7 +113,7 @@ def test_a_waiting_caller_is_woken_by_a_release_elsewhere(gates: tuple[Gate, Gat
 
 
 @pytest.mark.parametrize("gates", ["postgresql"], indirect=True)
-def test_notifications_of_strangers_end_no_listening(gates: tuple[Gate, Gate], server: Server) -> None:
+def test_notifications_of_other_programs_do_not_end_listening(gates: tuple[Gate, Gate], server: Server) -> None:
     """Any user of a database of PostgreSQL may notify on any channel."""
     mine, other = gates
     store: Any = mine.store.locks
@@ -151,7 +151,9 @@ def test_a_waiting_caller_is_woken_by_the_service_that_it_asked(gates: tuple[Gat
 
 
 @pytest.mark.parametrize("gates", STORES, indirect=True)
-def test_a_waiting_caller_is_woken_when_who_stands_before_it_hangs_up(gates: tuple[Gate, Gate], server: Server) -> None:
+def test_a_waiting_caller_is_woken_when_the_waiter_before_it_disconnects(
+    gates: tuple[Gate, Gate], server: Server
+) -> None:
     gates[1].locks.acquire("holder", R, "shared")
     token = server.service.gate.tokens.new("a test", ["lock:acquire"]).token
     there = urlsplit(server.url)
@@ -411,7 +413,7 @@ def test_a_consumer_is_woken_by_an_item_from_elsewhere(gates: tuple[Gate, Gate])
 
 
 def complete(gate: Gate) -> Item:
-    """A job goes its way to the end, and its batch with it."""
+    """A job goes through all its states, and its batch with it."""
     queue = gate.queue
     job = advance(queue, queue.jobs(limit=1)[0], "completed")
     queue.report_finished()
@@ -485,7 +487,7 @@ def test_a_caller_that_waits_for_many_chunks_at_a_service_asks_for_many_at_a_tim
 
 
 @pytest.mark.parametrize("gates", STORES[:1], indirect=True)
-def test_nobody_waits_for_what_is_not_there(gates: tuple[Gate, Gate], remote: Gate) -> None:
+def test_waiting_for_something_unknown_is_refused(gates: tuple[Gate, Gate], remote: Gate) -> None:
     with pytest.raises(UnknownName, match="batch"):
         remote.queue.wait("bid0000000099")
     with pytest.raises(UnknownName, match="batch"):
