@@ -1,7 +1,4 @@
-"""The shipped alert rules:
-
-Prometheus accepts them, each one has a case in which it fires and one in which it does not, and their metrics exist.
-"""
+"""The shipped alert rules: Prometheus accepts them, all of their cases pass, and their metrics exist."""
 
 import re
 import subprocess

@@ -393,7 +393,7 @@ def test_alarms_lead_the_overview_and_a_failed_job_offers_the_current_profile(se
         assert f"All unfinished jobs of {job.batch} then use the current profile." in asked
 
 
-def test_a_selection_larger_than_one_release_is_finished_by_the_next(
+def test_items_beyond_the_limit_of_one_release_are_released_by_the_next(
     server: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingest_acts, "AT_ONCE", 2)

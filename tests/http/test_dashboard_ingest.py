@@ -1,7 +1,4 @@
-"""The pages of ingest over plain HTTP:
-
-each offers only actions that the service accepts, and says why others are missing.
-"""
+"""The pages of ingest over plain HTTP: each offers the actions that the service accepts."""
 
 import html
 from collections.abc import Callable

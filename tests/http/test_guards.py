@@ -1,7 +1,4 @@
-"""The service keeps storage guards for as long as their locks exist:
-
-across restarts, and no matter who ends the lock.
-"""
+"""The service keeps storage guards for as long as their locks exist, across restarts and no matter who ends a lock."""
 
 from __future__ import annotations
 

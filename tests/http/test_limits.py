@@ -1,6 +1,6 @@
-"""Limits of the service:
+"""Limits of the service: clients that send too much, too fast, too slowly or too often are refused.
 
-clients that send too much, too fast, too slowly or too often are refused, and others are served.
+Others are served.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""Idempotency-Key on every store:
-
-a restart in between, two replicas, two tenants, simultaneous duplicates, another body.
-"""
+"""Idempotency-Key on every store: restarts, two replicas, two tenants, simultaneous duplicates, another body."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,1 +1,1 @@
-"""Ingest: its formats, what comes from strangers, where objects are kept, and every step from end to end."""
+"""Ingest: its formats, untrusted input, storage, and every step from end to end."""

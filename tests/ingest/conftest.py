@@ -1,4 +1,4 @@
-"""Fixtures of the ingest tests: a web server that may misbehave, and rules that let it be reached."""
+"""Fixtures of the ingest tests: a web server that can misbehave, and rules that allow connecting to it."""
 
 import subprocess
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ def origin() -> Iterator[Origin]:
 
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[Site]:
-    """A whole repository on SQLite, for what no store decides."""
+    """A complete repository on SQLite, for tests that do not depend on the store."""
     with site(tmp_path, f"sqlite:///{tmp_path / 'headgate.db'}") as found:
         yield found
 
 
 @pytest.fixture
 def rules(origin: Origin) -> Rules:
-    """Loopback's first address, one port, and little patience."""
+    """Loopback's first address, one port, and short time limits."""
     return Rules(
         schemes=frozenset({"http", "https", "file"}),
         ports=frozenset({origin.port}),
@@ -80,7 +80,7 @@ def s3_endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def s3_environment(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The environment by which buckets are reached; gives the endpoint."""
+    """The environment for access to buckets; returns the endpoint."""
     told = {
         "AWS_ENDPOINT": s3_endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",

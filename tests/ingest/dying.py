@@ -1,4 +1,4 @@
-"""One ingest job, processed and recorded by a process that is killed before its n-th write; or one object, deleted."""
+"""Processes and records one ingest job, or deletes one object, in a process that is killed before its n-th write."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.faults.processes import Channel, Zygote
 if TYPE_CHECKING:
     from tests.ingest.site import Site
 
-#: Every call that changes what a disk holds.
+#: Every call that changes files.
 CALLS = ("mkdir", "open", "rename", "replace", "rmdir", "unlink", "write")
 LEASE = 4.0
 STATES = ("processing", "recording")
 
 
 class Countdown:
-    """Counts writes, of the disk and of the database, and ends the process before one of them."""
+    """Counts writes, of files and of the database, and ends the process before one of them."""
 
     def __init__(self, point: int) -> None:
         self._point = point
@@ -77,13 +77,13 @@ def delete(gate: Gate, ark: str, point: int) -> int:
 
 
 def act(channel: Channel, url: str, settings: dict[str, Any], what: str, point: int) -> None:
-    """Tell how many writes it did, unless it was killed."""
+    """Print the number of writes, unless the process was killed."""
     with headgate.connect(url, **settings) as gate:
         channel.send("done", writes=(delete if what.startswith("ark:") else work)(gate, what, point))
 
 
 def die(processes: Zygote, site: Site, what: str, point: int) -> str:
-    """Do that to a job, or to the object of an ARK, in another process; 0: it is not killed, and counts its writes."""
+    """Run this for a job, or for the object of an ARK, in another process; 0: count its writes without killing it."""
     child = processes.spawn("tests.ingest.dying:act", url=site.url, settings=site.settings, what=what, point=point)
     told = child.channel.receive(120)
     child.wait()

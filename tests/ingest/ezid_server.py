@@ -1,4 +1,4 @@
-"""A look-alike of EZID on loopback: its text protocol, word for word, and the faults that a network adds."""
+"""A stand-in for EZID on loopback: its text protocol, word for word, and network faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headgate.ingest.formats.ezid import EzidAnswer, EzidRequest
 
 USER, PASSWORD = "apitest", "pass:word"
 
-#: The status of an answer by how it begins, as EZID maps them.
+#: The HTTP status of an answer by its first words, as in EZID.
 _STATUSES = (
     ("success:", 200),
     ("error: bad request", 400),
@@ -36,25 +36,25 @@ class EzidServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.shoulders = ["ark:/99999/fk4"]
-        #: What is known of each identifier.
+        #: The metadata of each identifier.
         self.known: dict[str, dict[str, str]] = {}
-        #: How many were minted.
+        #: The number of minted identifiers.
         self.minted = 0
-        #: Every request that came: method, path with query, body.
+        #: Every request: method, path with query, body.
         self.seen: list[tuple[str, str, str]] = []
-        #: Faults for the requests to come, the first for the next one: busy, lost, deaf, page, error, or other text.
+        #: Faults for the next requests, in order: busy, lost, deaf, page, error, or other text.
         self.faults: list[str] = []
-        #: The Retry-After that goes with busy.
+        #: The Retry-After header of the fault busy.
         self.retry_after = ""
         self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address on which it listens."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def answer(self, method: str, path: str, query: dict[str, str], body: str) -> tuple[str, bool]:
-        """The status line, and whether the request is one that creates."""
+        """The status line, and whether the request creates an identifier."""
         with self._lock:
             if path.startswith("/shoulder/"):
                 return self._mint(method, path.removeprefix("/shoulder/"), query, body), True
@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name is the base class's
-        """Nothing: the tests look at what was seen."""
+        """Do nothing: the tests read the recorded requests."""
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _reply(self, status: str, *, creates: bool = False, extra: dict[str, str] | None = None) -> None:
         number = next((number for start, number in _STATUSES if status.startswith(start)), 500)
         word, _, text = status.partition(":")
-        # EZID writes its status line as ANVL, and no line end after it.
+        # EZID writes its status line as ANVL, without a line end.
         encoded = re.sub("[%\r\n]", lambda found: f"%{ord(found[0]):02X}", text.strip())
         self._send(
             201 if number == 200 and creates else number,
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def ezid_server() -> Iterator[EzidServer]:
-    """A server that runs as long as the block."""
+    """A server that runs for the duration of the block."""
     server = EzidServer()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -196,8 +196,8 @@ def send(request: EzidRequest) -> EzidAnswer:
 
 
 def read_as_ezid(text: str) -> dict[str, str] | None:
-    """The rules of EZID's server, written down again as one expression a rule; None: it answers with an error."""
-    # A line that goes on is joined to the one before first, comments taken out.
+    """The rules of EZID's server, written again as one expression for each rule; None: it answers with an error."""
+    # A continued line is joined to the line before it; comments are removed.
     lines = [line for line in re.split("\r\n?|\n", text) if not line.startswith("#")]
     joined: list[list[str]] = []
     for before, line in zip(["", *lines], lines, strict=False):

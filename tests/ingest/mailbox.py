@@ -16,7 +16,7 @@ class Box:
         self.mails: list[Any] = []
         self.recipients: dict[str, str] = {}
         self.data = "250 OK"
-        #: Hang up when a mail has come, without an answer.
+        #: Close the connection without an answer after receiving a mail.
         self.hangs_up = False
 
     async def handle_RCPT(self, _server: Any, _session: Any, envelope: Any, address: str, _options: Any) -> str:  # noqa: N802

@@ -1,4 +1,4 @@
-"""Rows of manifests, for tests that need any."""
+"""Generated rows of manifests."""
 
 from datetime import UTC, datetime
 
@@ -27,7 +27,7 @@ def _is_local(text: str) -> bool:
     return text.isprintable() and local_ids(text) == (text,)
 
 
-#: Any text that a cell can hold.
+#: Any text that a cell can contain.
 texts = st.text(_letters, max_size=12).filter(_writable)
 file_names = st.one_of(
     st.text("ab/ |.%207c-\u00e9", min_size=1, max_size=10), st.text(_letters, min_size=1, max_size=10)
@@ -46,7 +46,7 @@ _moments = st.none() | st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1), 
 
 @st.composite
 def rows(draw: st.DrawFn) -> ManifestEntry:
-    """A row of any kind of manifest, all its cells filled or not."""
+    """A row of any kind of manifest, with all or some of its cells filled."""
     algorithm, digest = draw(_digests)
     return ManifestEntry(
         draw(st.sampled_from(["http://h/a", "https://h:8443/a%20b?c=d#e", "s3://bucket/key", "file:///q/a"])),

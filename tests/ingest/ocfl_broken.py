@@ -1,4 +1,4 @@
-"""Broken OCFL objects: for each code that objects are reported with, ways to get it."""
+"""Broken OCFL objects: for each validation code, ways to cause it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.ingest.ocfl_objects import (
     write,
 )
 
-#: No values of md5 with arrays of content paths.
+#: No md5 values mapped to lists of content paths.
 STRANGE_MD5: list[Any] = [
     [], {"0" * 32: "a.txt"}, {"0" * 32: ["ghost.txt"]}, {"x": []}, {"0" * 32: [7]}, None,
 ]  # fmt: skip
@@ -46,7 +46,7 @@ CHANGES: list[Callable[[Callable[[str], Any]], Broken]] = [
     lambda change: Broken(content_path(change)),
     lambda change: Broken(fixity_path(change)),
 ]
-#: For each code that objects are reported with: ways to get it.
+#: For each validation code: ways to cause it.
 BROKEN: dict[str, list[Broken]] = {
     "E001": [
         Broken(files=write("stray.txt")),
@@ -90,7 +90,7 @@ BROKEN: dict[str, list[Broken]] = {
     "E019": [Broken(put("contentDirectory", value="content"), only=2)],
     "E020": [
         Broken(put("contentDirectory", value="other"), only=1),
-        # The first version says nothing: it has no inventory.
+        # The first version has no inventory that could contradict it.
         Broken(put("contentDirectory", value="other"), only=2, files=remove("v1/inventory.json*"),
                change={"versions": (*VERSIONS, VERSIONS[0])}),
     ],

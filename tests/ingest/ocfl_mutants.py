@@ -1,4 +1,4 @@
-"""OCFL objects that were changed at random: in their inventories, or in their files."""
+"""OCFL objects changed at random: in their inventories, or in their files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from tests.ingest.ocfl_objects import Maker, write_inventory
 
 FORMS = [(specification, algorithm) for specification in ("1.0", "1.1") for algorithm in ("sha256", "sha512")]
-#: Values that take the place of others.
+#: Values that replace others.
 STRANGE: list[Any] = [
     None,
     True,
@@ -36,7 +36,7 @@ STRANGE: list[Any] = [
 
 
 def mutated(document: Any, dice: random.Random) -> Any:
-    """The document with one of its parts replaced, taken out, or moved."""
+    """The document with one of its parts replaced, removed, or moved."""
     places: list[tuple[Any, Any]] = []
 
     def collect(part: Any) -> None:
@@ -60,7 +60,7 @@ def mutated(document: Any, dice: random.Random) -> Any:
 
 
 def make_mutants(folder: Path, count: int, seed: int) -> list[Path]:
-    """Objects of which one inventory, or all of them, were changed and sealed again; or had a byte flipped."""
+    """Objects of which one inventory, or all of them, were changed with matching sidecars; or had a byte flipped."""
     dice = random.Random(seed)
     made = []
     for number in range(count):
@@ -82,7 +82,7 @@ def make_mutants(folder: Path, count: int, seed: int) -> list[Path]:
     return made
 
 
-#: Names that files and folders get.
+#: New names of files and folders.
 NAMES = (
     "x", "logs", "extensions", "v1", "v3", "v01", "content", "inventory.json", "inventory.json.sha256",
     "inventory.json.sha512", "0=ocfl_object_1.1", "0=", "..x", "ünï", ".hidden",
@@ -98,7 +98,7 @@ def make_damaged(folder: Path, count: int, seed: int) -> list[Path]:
     ]
     for root in made:
         for _ in range(dice.randrange(1, 4)):
-            with suppress(OSError):  # What is to be done cannot be done to that one.
+            with suppress(OSError):  # The change is not possible for that file.
                 damage(root, dice)
     return made
 
@@ -130,7 +130,7 @@ GROWING = (
     {"a.txt": b"one", "c": b""},
 )
 RESTING = ({"a.txt": b"one"}, {"a.txt": b"one"}, {"a.txt": b"two", "x/y": b""})
-#: Ways to write a sidecar, right ones and wrong ones.
+#: Ways to write a sidecar, valid and invalid ones.
 SIDECARS: tuple[Callable[[str], str], ...] = (
     str.upper, str.rstrip, lambda text: text.replace(" ", "\t"), lambda text: text.replace(" ", "  "),
     lambda text: text + "\n", lambda text: text.replace("\n", "\r\n"), lambda text: text.split()[0],
@@ -140,7 +140,7 @@ SIDECARS: tuple[Callable[[str], str], ...] = (
 
 
 def make_grown(folder: Path, count: int, seed: int) -> list[Path]:
-    """Objects whose first versions are of another OCFL version or algorithm, and to which up to three things happen."""
+    """Objects whose first versions have another OCFL version or algorithm, with up to two changes."""
     dice = random.Random(seed)
     made = []
     for number in range(count):
@@ -155,7 +155,9 @@ def make_grown(folder: Path, count: int, seed: int) -> list[Path]:
         if older.versions:
             _grow(root, older, folder / "older")
         for _ in range(dice.choice([0, 1, 1, 2, 3])):
-            with suppress(OSError, IndexError, ValueError, RecursionError):  # It cannot be done to that one.
+            with suppress(
+                OSError, IndexError, ValueError, RecursionError
+            ):  # The change is not possible for that object.
                 dice.choice([_mutate, _mutate, _rewrite_sidecar, damage])(root, dice)
         if root.is_dir():
             made.append(root)
@@ -163,7 +165,7 @@ def make_grown(folder: Path, count: int, seed: int) -> list[Path]:
 
 
 def _grow(root: Path, older: Maker, scratch: Path) -> None:
-    """Give the first versions the inventories that they had when there were no others."""
+    """Give the first versions the inventories that they had before later versions existed."""
     older.make(scratch)
     for number in range(1, len(older.versions) + 1):
         name = older.name(number)
@@ -175,7 +177,7 @@ def _grow(root: Path, older: Maker, scratch: Path) -> None:
 
 
 def _mutate(root: Path, dice: random.Random) -> None:
-    """One inventory, with its copy in the newest version or without, is changed and sealed again."""
+    """Change one inventory, with or without its copy in the newest version, and update its sidecar."""
     places = [path.parent for path in sorted(root.rglob("inventory.json"))]
     raw = (dice.choice(places) / "inventory.json").read_bytes()
     changed = json.dumps(mutated(json.loads(raw), dice)).encode()

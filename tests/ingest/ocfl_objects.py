@@ -1,4 +1,4 @@
-"""OCFL objects as other tools write them: of any version, algorithm and convention, whole or broken."""
+"""OCFL objects as other tools write them: of any version, algorithm and convention, valid or broken."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ VERSIONS: Sequence[Mapping[str, bytes]] = (
 
 @dataclass
 class Maker:
-    """Makes an object. `edit` changes the inventory of each version before it is sealed."""
+    """Makes an object. `edit` changes the inventory of each version before its sidecar is written."""
 
     specification: str = "1.1"
     algorithm: str = "sha512"
-    #: Digits of a zero-padded version; 0: not padded.
+    #: Digits of a zero-padded version number; 0: not padded.
     width: int = 0
-    #: The content directory; None: the inventory does not say.
+    #: The content directory; None: the inventory does not name one.
     directory: str | None = None
     versions: Sequence[Mapping[str, bytes]] = VERSIONS
     object_id: str = OBJECT_ID
@@ -94,7 +94,7 @@ def write_inventory(place: Path, raw: bytes, algorithm: str) -> None:
 
 @dataclass
 class Broken:
-    """One way to break an object: its inventories before they are sealed, or its files afterwards."""
+    """One way to break an object: its inventories before their sidecars are written, or its files afterwards."""
 
     edit: Callable[[Document], object] | None = None
     #: Which inventories are edited; 0: all.
@@ -122,7 +122,7 @@ class Broken:
 
 
 def put(*keys: str, value: Any) -> Callable[[Document], object]:
-    """Set what stands at these keys."""
+    """Set the value at these keys."""
 
     def edit(document: Document) -> None:
         for key in keys[:-1]:
@@ -142,7 +142,7 @@ def drop(*keys: str) -> Callable[[Document], object]:
 
 
 def rename(old: str, new: str, *within: str) -> Callable[[Document], object]:
-    """Give a key another name."""
+    """Rename a key."""
 
     def edit(document: Document) -> None:
         for key in within:
@@ -154,7 +154,7 @@ def rename(old: str, new: str, *within: str) -> Callable[[Document], object]:
 
 
 def content_path(change: Callable[[str], Any]) -> Callable[[Document], object]:
-    """Change the first content path, wherever it stands."""
+    """Change the first content path, wherever it occurs."""
 
     def edit(document: Document) -> None:
         digest = next(iter(document["manifest"]))
@@ -175,7 +175,7 @@ def fixity_path(change: Callable[[str], Any]) -> Callable[[Document], object]:
 
 
 def unlisted_file(document: Document) -> None:
-    """Leave a file out of the manifest and of all that refers to it."""
+    """Remove a file from the manifest and from everything that refers to it."""
     digest, _paths = document["manifest"].popitem()
     document["fixity"] = {}
     for version in document["versions"].values():
@@ -200,7 +200,7 @@ def logical_path(change: Callable[[str], Any]) -> Callable[[Document], object]:
 
 
 def add_digest(case: Callable[[str], str]) -> Callable[[Document], object]:
-    """The first digest of the manifest a second time."""
+    """Add the first digest of the manifest a second time."""
 
     def edit(document: Document) -> None:
         digest, paths = next(iter(document["manifest"].items()))

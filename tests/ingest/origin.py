@@ -1,4 +1,4 @@
-"""A web server on loopback that serves files, and misbehaves on request. Each path has its own script."""
+"""A web server on loopback that serves files, and misbehaves on request. Each path has its own behaviour."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class Seen:
 
 @dataclass
 class Origin:
-    """The server: what it has, and what it was asked."""
+    """The server: its files, and the requests that it got."""
 
     scheme: str = "http"
     port: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
-    #: Acts for a path, each used once, in order; after them the file is served as it should be.
+    #: Behaviours for a path, each used once, in order; after them the file is served normally.
     acts: dict[str, list[Act]] = field(default_factory=dict)
-    #: Acts that are used every time.
+    #: Behaviours that are used for every request.
     always: dict[str, Act] = field(default_factory=dict)
-    #: The act for all other paths; None: they are served.
+    #: The behaviour for all other paths; None: they are served normally.
     default: Act | None = None
     seen: list[Seen] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    #: Set at the end, so that acts that wait do not.
+    #: Set at the end, so that waiting behaviours return.
     closing: threading.Event = field(default_factory=threading.Event)
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
@@ -66,13 +66,13 @@ class Origin:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Serves ranges, tags and lengths as a good server does, unless an act says otherwise."""
+    """Serves ranges, tags and lengths correctly, unless a behaviour overrides it."""
 
     protocol_version = "HTTP/1.1"
     origin: Origin
 
     def log_message(self, *_: Any) -> None:
-        """Silence."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404)
 
     def __getattr__(self, name: str) -> Any:
-        """Every method is taken alike."""
+        """All methods are handled alike."""
         if name.startswith("do_"):
             return self.do_GET
         raise AttributeError(name)
@@ -119,7 +119,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def cut(self) -> None:
-        """End the connection hard: the other side sees a reset."""
+        """Reset the connection."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
@@ -129,7 +129,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: Any) -> None:
-        """Clients that hang up are what the tests are about."""
+        """Clients that disconnect are part of the tests."""
 
 
 def tag(content: bytes) -> str:
@@ -142,7 +142,7 @@ def server_context(certificate: Path) -> ssl.SSLContext:
     return context
 
 
-# ---------------------------------------------------------------- acts
+# ---------------------------------------------------------------- behaviours
 
 
 def status(code: int, **headers: str) -> Act:
@@ -154,7 +154,7 @@ def redirect(target: str, code: int = 302) -> Act:
 
 
 def cut_at(place: int) -> Act:
-    """Promise the rest, send up to this byte of the file, and reset."""
+    """Announce the whole length, send up to this byte of the file, and reset."""
 
     def act(handler: Handler) -> None:
         content = handler.origin.files[handler.path]
@@ -174,7 +174,7 @@ def reset(handler: Handler) -> None:
 
 
 def promise(length: int, body: bytes) -> Act:
-    """Say one length, send another, and close."""
+    """Announce one length, send another, and close."""
 
     def act(handler: Handler) -> None:
         handler.head(200, length, {"Connection": "close"})
@@ -185,7 +185,7 @@ def promise(length: int, body: bytes) -> Act:
 
 
 def endless(block: bytes = bytes(65536), **headers: str) -> Act:
-    """Send without a length and without an end."""
+    """Send endlessly, without a length."""
 
     def act(handler: Handler) -> None:
         handler.head(200, None, {"Connection": "close", **headers})
@@ -200,7 +200,7 @@ def endless(block: bytes = bytes(65536), **headers: str) -> Act:
 
 
 def drip(pause: float = 0.02) -> Act:
-    """Send a byte at a time."""
+    """Send one byte at a time."""
 
     def act(handler: Handler) -> None:
         handler.head(200, 1_000_000)
@@ -228,7 +228,7 @@ def drip_headers(pause: float = 0.02) -> Act:
 
 
 def silence(handler: Handler) -> None:
-    """Send the half, then nothing more."""
+    """Send half of the file, then nothing more."""
     content = handler.origin.files[handler.path]
     handler.head(200, len(content), {"ETag": tag(content)})
     handler.wfile.write(content[: len(content) // 2])

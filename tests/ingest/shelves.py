@@ -1,4 +1,4 @@
-"""A storage of each kind with a folder of files to be stored, and with hands to damage what is stored."""
+"""A storage of each kind with a folder of files to store, and ways to damage stored files."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ WHEN = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 
 
 class Hands(Protocol):
-    """What a disk or a bucket holds, without the storage."""
+    """The content of a disk or a bucket, read without the storage."""
 
     def names(self) -> list[str]:
-        """Everything that is there."""
+        """All files."""
 
     def read(self, name: str) -> bytes: ...
 
@@ -33,7 +33,7 @@ class Hands(Protocol):
     def remove(self, name: str) -> None: ...
 
     def validate(self, folder: Path) -> None:
-        """Have the independent validator look at it."""
+        """Validate it with the independent validator."""
 
 
 class DiskHands:
@@ -83,7 +83,7 @@ class BucketHands:
 
 
 class Shelf:
-    """A storage, and short words for the tests."""
+    """A storage, and shortcuts for the tests."""
 
     def __init__(self, folder: Path, storage: Storage, hands: Hands) -> None:
         self.folder = folder
@@ -108,7 +108,7 @@ class Shelf:
             return source.read()
 
     def inner(self) -> dict[str, str]:
-        """Every file of the object, by its last name within a version, else by its path; and its whole name."""
+        """Every file of the object, by its last name within a version, otherwise by its path; and its full name."""
         home = f"{home_of(ARK)}/"
         names = [name.removeprefix(home) for name in self.hands.names() if name.startswith(home)]
         return {_short(name): home + name for name in names}

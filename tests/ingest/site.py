@@ -1,4 +1,4 @@
-"""A whole repository on loopback: an origin, a mail server, a receiver of callbacks, EZID, a storage root, a store."""
+"""A complete repository on loopback: an origin, a mail server, a callback receiver, EZID, a storage root, a store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REGISTRY = "http://uc3.cdlib.org/registry/ingest/manifest"
 
 @dataclass
 class Site:
-    """Where everything is, and short words for the tests."""
+    """The location of each part, and shortcuts for the tests."""
 
     folder: Path
     url: str
@@ -43,7 +43,7 @@ class Site:
     box: Box
     mail_port: int
     ezid: EzidServer
-    #: What every profile says unless a test says otherwise.
+    #: The keys of every profile unless a test changes them.
     usual: dict[str, Any] = field(default_factory=dict)
     max_crashes: str = "3"
 
@@ -63,7 +63,7 @@ class Site:
     def gate(self) -> Gate:
         return headgate.connect(self.url, **self.settings)
 
-    # ---------------------------------------------------------------- what is submitted
+    # ---------------------------------------------------------------- submissions
 
     def profile(self, name: str = "demo", **changes: Any) -> None:
         """A profile that may fetch from the origin; `limits__tries=1` is a key of a table."""
@@ -83,7 +83,7 @@ class Site:
         path.write_text("\n".join(lines) + "\n")
 
     def object_manifest(self, path: str, files: Mapping[str, bytes]) -> str:
-        """An object manifest on the origin, with its files; gives its URL."""
+        """Put an object manifest with its files on the origin; returns its URL."""
         rows = []
         for name, content in files.items():
             url = self.origin.add(f"{path}.files/{name}", content)
@@ -91,20 +91,20 @@ class Site:
         return self.origin.add(path, checkm("mrt-ingest-manifest", rows))
 
     def batch_manifest(self, path: str, urls: Mapping[str, str], kind: str = "mrt-batch-manifest") -> str:
-        """A batch manifest on the origin: local id to the payload's URL; gives its URL."""
+        """Put a batch manifest on the origin, with the payload's URL for each local id; returns its URL."""
         rows = [
             f"{url} |  |  |  |  | {url.rpartition('/')[2]} |  | {local} | Ann | Title of {local} | 2026"
             for local, url in urls.items()
         ]
         return self.origin.add(path, checkm(kind, rows))
 
-    # ---------------------------------------------------------------- what happened to it
+    # ---------------------------------------------------------------- outcomes
 
     def mails(self) -> list[EmailMessage]:
         return [email.message_from_bytes(each.content, policy=SMTP) for each in self.box.mails]
 
     def callbacks(self) -> list[dict[str, Any]]:
-        """What arrived whole: a sender that is killed leaves a part, which no receiver takes."""
+        """Complete mails: a killed sender leaves a part, which no receiver accepts."""
         whole = [each for each in self.origin.asked(HOOK) if len(each.body) == int(each.headers["Content-Length"])]
         return [json.loads(each.body) | {"id": each.headers["webhook-id"]} for each in whole]
 
@@ -135,7 +135,7 @@ def running(gate: Gate, workers: int = 2, lease: float = 30.0, only: Sequence[st
     from headgate.daemon_wiring import ingest_handlers
 
     handlers, stop = ingest_handlers(gate), threading.Event()
-    # One state is only in one of the queue's spellings.
+    # One state exists only in one of the queue's spellings.
     known = {(table.name, state) for table in gate.queue.tables() for state in work_states(table)}
     names = [name for name in handlers if name in (only or handlers) and CONSUMERS[name] in known]
     posts = [Post(*CONSUMERS[name], handlers[name], workers) for name in names]

@@ -1,4 +1,4 @@
-"""ANVL: what is written is read again, and EZID's reader would read the same."""
+"""ANVL: written text can be read again, and EZID's reader would read the same."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def test_written_records_can_be_read_again(written: anvl.Pairs, gap: str) -> Non
 
 
 @given(st.dictionaries(labels, texts, max_size=6))
-def test_labels_that_stand_once_are_read_as_a_dictionary(written: dict[str, str]) -> None:
+def test_labels_that_occur_once_are_read_as_a_dictionary(written: dict[str, str]) -> None:
     assert anvl.read_unique(anvl.write(written.items())) == written
 
 
@@ -36,7 +36,7 @@ def test_comments_blank_lines_and_continued_lines() -> None:
     assert anvl.read("") == []
 
 
-def test_a_label_may_stand_twice_unless_it_must_not() -> None:
+def test_a_label_may_occur_twice_unless_that_is_forbidden() -> None:
     text = "where: a\nwhere: b\n"
     assert anvl.read(text) == [("where", "a"), ("where", "b")]
     with pytest.raises(BadValue, match="ANVL label 'where' appears twice"):

@@ -1,4 +1,4 @@
-"""ARKs: spellings, the check character by the published vectors, and names that are never given twice."""
+"""ARKs: spellings, the check character by the published vectors, and names that are never assigned twice."""
 
 import pytest
 from hypothesis import given
@@ -72,13 +72,13 @@ def test_a_malformed_ark_is_refused(text: object) -> None:
 
 
 @given(letters, letters)
-def test_a_normal_form_is_normal(naan: str, name: str) -> None:
+def test_normalising_twice_changes_nothing(naan: str, name: str) -> None:
     given_ark = Ark("12345" + naan, name)
     assert parse(str(given_ark)) == given_ark
     assert parse(f"ARK:12345{naan.upper()}/-{name}") == given_ark
 
 
-def test_an_object_is_not_its_part() -> None:
+def test_the_ark_of_a_part_is_not_that_of_its_object() -> None:
     with pytest.raises(BadValue, match="names a part or variant"):
         ark.parse_object("ark:/13030/m5abc/c3")
     assert ark.parse_object("ark:/13030/m5abc").name == "m5abc"
@@ -118,7 +118,7 @@ def test_one_wrong_letter_or_two_swapped_ones_are_found(name: str, data: st.Data
 
 
 def test_names_stay_the_same_in_every_release() -> None:
-    """These were given away once: a change of the shuffle would give them to other objects."""
+    """These were assigned once: a change of the permutation would assign them to other objects."""
     assert [str(mint(SHOULDER, number)) for number in (0, 1, 2, 70_728_099, 70_728_100, 10**10 - 1)] == PINNED
     assert str(mint("ark:/13030/m5", 1)) == PINNED_OTHER[0]
     assert str(mint(SHOULDER, 1, b"key")) == PINNED_OTHER[1]
@@ -146,7 +146,7 @@ def test_the_shuffle_is_a_permutation(size: int) -> None:
     assert sorted(ark._shuffle(value, size, b"secret") for value in range(size)) == list(range(size))
 
 
-def test_numbers_in_a_row_give_names_that_are_not() -> None:
+def test_consecutive_numbers_give_scattered_names() -> None:
     names = [mint(SHOULDER, number).name for number in range(500)]
     assert len(set(names)) == 500
     assert names != sorted(names)

@@ -1,4 +1,4 @@
-"""What depositors and servers do wrong: each ends in a defined state, in words, and nothing of it is stored."""
+"""Mistakes of depositors and servers: each ends in a defined state with an explanation, and nothing of it is stored."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ GOOD = hashlib.sha256(b"good").hexdigest()
 
 @dataclass(frozen=True)
 class Case:
-    """What is submitted, and what happens to it."""
+    """A submission, and its outcome."""
 
     payload: bytes
-    #: The step after which a resume would go on; None: submit it again. Of a batch without jobs: "no job".
+    #: The step at which a resume would continue; None: submit it again. Of a batch without jobs: "no job".
     after: str | None
     #: A part of the message to the depositor.
     told: str
@@ -61,7 +61,7 @@ def link() -> bytes:
 
 
 def cases(url: Callable[[str], str]) -> dict[str, Case]:
-    """Every mistake, by a short name; `url` gives the address of a path of the origin."""
+    """Every mistake, by a short name; `url` returns the address of a path of the origin."""
     row = f"{url('/good')} | sha-256 | {GOOD} | 4 |  | a.txt"
     return {**in_batches(url("/good"), row), **in_manifests(url("/good"), row), **in_payloads(url, row)}
 
@@ -137,7 +137,7 @@ def in_payloads(url: Callable[[str], str], row: str) -> dict[str, Case]:
     }  # fmt: skip
 
 
-def test_each_mistake_ends_in_a_defined_state_in_words_and_nothing_is_stored(there: Site) -> None:
+def test_each_mistake_ends_in_a_defined_state_with_a_reason_and_nothing_is_stored(there: Site) -> None:
     limits: dict[str, Any] = {"limits__tries": 1, "limits__object_size": 5_000_000, "limits__manifest_size": 50_000}
     there.profile(**limits)
     there.profile(
@@ -192,7 +192,7 @@ def test_an_unknown_profile_is_reported(there: Site) -> None:
         assert "there is no profile dmeo" in batch.message
 
 
-def test_a_manifest_that_cannot_be_downloaded_now_is_asked_for_again(there: Site) -> None:
+def test_a_manifest_that_cannot_be_downloaded_now_is_requested_again(there: Site) -> None:
     there.profile(limits__tries=1)
     url = there.object_manifest("/1.checkm", {"a.txt": b"a"})
     there.origin.always["/1.checkm"] = acts.status(503)

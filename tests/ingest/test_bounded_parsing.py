@@ -1,4 +1,4 @@
-"""Parsers of what depositors send: memory within a bound, and time that grows with the size alone."""
+"""Parsers of untrusted input: bounded memory, and time that grows linearly with the size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEGABYTE = 1 << 20
 
 
 class Case(NamedTuple):
-    """An input of about that many bytes, what reads it, and how many megabytes that may take."""
+    """An input of about that many bytes, its parser, and how many megabytes the parser may use."""
 
     make: Callable[[int], bytes]
     read: Callable[[bytes], object]
@@ -49,12 +49,12 @@ def repeated(unit: bytes, start: bytes = b"", end: bytes = b"") -> Callable[[int
 
 
 def numbered(row: str, end: str = "#%eof") -> Callable[[int], bytes]:
-    """Rows that differ by their number, which stands where the row has `{}`."""
+    """Rows that differ by their number, which replaces `{}` in the row."""
     return lambda size: "".join([*(row.format(number) for number in range(size // len(row))), end]).encode()
 
 
 def nested(size: int) -> bytes:
-    """Elements of Dublin Core in one another, as deep as the library allows, around one long text."""
+    """Nested elements of Dublin Core, as deep as the library allows, around one long text."""
     return DC + b"<d:title>" * 200 + b"x" * size + b"</d:title>" * 200 + b"</d>"
 
 
@@ -118,7 +118,7 @@ CASES: dict[str, Case] = {
 
 
 def test_memory_is_bounded() -> None:
-    """One child reads all of them, each with a limited amount of address space more than it has."""
+    """One child process parses all of them, each with a limited amount of additional address space."""
     child = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False, timeout=110)
     assert child.returncode == 0, child.stderr.decode()
     assert json.loads(child.stdout) == dict.fromkeys(CASES, "within")
@@ -145,8 +145,8 @@ def outcome_within(case: Case) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_time_grows_with_the_size_alone(name: str) -> None:
-    """Twelve times the input would take 144 times as long if the time grew with the square of the size."""
+def test_time_grows_linearly_with_the_size(name: str) -> None:
+    """Twelve times the input would take 144 times as long if the time grew quadratically."""
     case = CASES[name]
     small, large = case.make(5_000), case.make(60_000)
     assert seconds(case, large) < 60 * max(seconds(case, small), 0.001)

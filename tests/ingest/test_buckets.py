@@ -1,4 +1,4 @@
-"""Payloads that lie in a bucket: fetched piece by piece, continued, and only from buckets that the profile names."""
+"""Payloads in a bucket: downloaded in pieces, resumed, and only from buckets that the profile names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Put = Callable[[str, bytes], str]
 
 @pytest.fixture
 def put(s3_environment: str) -> Put:
-    """Puts an object into the bucket, and gives its URL."""
+    """Puts an object into the bucket, and returns its URL."""
 
     assert s3_environment
 
@@ -50,7 +50,7 @@ def fetcher(s3_environment: str) -> Fetcher:
     return Fetcher(Rules(schemes=frozenset({"s3"}), hosts=("shelf", "gone"), max_bytes=1000, idle_seconds=5))
 
 
-def test_an_object_is_read_piece_by_piece_from_where_it_broke_off(
+def test_an_object_is_downloaded_in_pieces_and_resumed(
     put: Put, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(buckets, "PIECE", 100)
@@ -97,7 +97,7 @@ def test_a_failed_download_is_reported(put: Put, fetcher: Fetcher, tmp_path: Pat
     assert found.fetched[0].size == 0
 
 
-def test_a_bucket_that_is_away_may_be_there_later(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_bucket_is_retried_later(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(ServiceUnavailable):
         fetcher.head("s3://shelf/x")
@@ -135,7 +135,7 @@ assert open_bucket("s3://shelf/root").list_versions("ark:/99999/fk4x") == ()
 
 
 def test_neither_payloads_nor_the_storage_go_through_a_proxy_of_the_environment(put: Put) -> None:
-    """In a process of its own: a client may look for proxies once and for all."""
+    """In a separate process: a client may read the proxy settings only once."""
     url = put("page.txt", b"a page")
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         proxy.setblocking(False)
@@ -154,7 +154,7 @@ def test_neither_payloads_nor_the_storage_go_through_a_proxy_of_the_environment(
 def test_options_of_the_client_come_from_the_environment(
     s3_environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All but proxies, and but what would turn the check of certificates off."""
+    """Except proxies, and variables that would turn the check of certificates off."""
     assert s3_environment
     bundle = Authority(tmp_path).cert
     for name, value in (
@@ -178,7 +178,7 @@ def test_options_of_the_client_come_from_the_environment(
         ("AWS_CA_BUNDLE", __file__, "PEM"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_reported(
+def test_an_invalid_option_is_reported(
     s3_environment: str, monkeypatch: pytest.MonkeyPatch, name: str, value: str, why: str
 ) -> None:
     assert s3_environment

@@ -1,4 +1,4 @@
-"""Callbacks: signed as the Standard Webhooks say, sent again under the same id, and never past the guard."""
+"""Callbacks: signed as the Standard Webhooks require, retried under the same id, and never sent past the guard."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_callback_arrives_once_signed_and_whole(fetcher: Fetcher, origin: Orig
     assert seen.headers["webhook-signature"] == f"v1,{base64.b64encode(expected).decode()}"
 
 
-def test_it_is_sent_again_under_the_same_id_until_it_is_taken(fetcher: Fetcher, origin: Origin) -> None:
+def test_it_is_sent_again_under_the_same_id_until_it_is_accepted(fetcher: Fetcher, origin: Origin) -> None:
     url = origin.add("/done", b"", acts.status(503), acts.reset)
     deliver(fetcher, Callback(url, "cb-jid1", BODY), HURRY)
     seen = origin.asked("/done")
@@ -46,8 +46,8 @@ def test_it_is_sent_again_under_the_same_id_until_it_is_taken(fetcher: Fetcher, 
     assert all("webhook-signature" not in each.headers for each in seen)
 
 
-def test_an_answer_that_came_encoded_is_an_answer(fetcher: Fetcher, origin: Origin) -> None:
-    """A receiver has taken it, whatever it says to that; what it says is not unpacked."""
+def test_an_encoded_answer_is_an_answer(fetcher: Fetcher, origin: Origin) -> None:
+    """A receiver has accepted it, whatever its answer contains; the body of the answer is not decoded."""
     url = origin.add("/done", b"", acts.status(200, Content_Encoding="gzip"))
     deliver(fetcher, Callback(url, "cb-jid1", BODY), HURRY)
     assert len(origin.seen) == 1
@@ -61,7 +61,7 @@ def test_tries_are_bounded(fetcher: Fetcher, origin: Origin) -> None:
 
 
 @pytest.mark.parametrize("act", [acts.status(400), acts.status(410), acts.redirect("http://10.0.0.1/")])
-def test_a_no_is_not_asked_again(fetcher: Fetcher, origin: Origin, act: acts.Act) -> None:
+def test_a_permanent_refusal_is_not_retried(fetcher: Fetcher, origin: Origin, act: acts.Act) -> None:
     origin.always["/done"] = act
     with pytest.raises(ServiceRefused):
         deliver(fetcher, Callback(origin.url("/done"), "cb", BODY), HURRY)
@@ -75,13 +75,13 @@ def test_a_callback_does_not_go_where_a_fetch_may_not(fetcher: Fetcher, origin: 
 
 
 @pytest.mark.parametrize("secret", ["whsec_MTIz", "whsec_short", "whsec_!!!", "whsec_" + "A" * 200])
-def test_a_secret_that_cannot_be_one_is_refused_and_not_shown(fetcher: Fetcher, origin: Origin, secret: str) -> None:
+def test_an_invalid_secret_is_refused_and_not_shown(fetcher: Fetcher, origin: Origin, secret: str) -> None:
     with pytest.raises(BadValue, match="callback secret") as caught:
         deliver(fetcher, Callback(origin.url("/done"), "cb", BODY, secret), HURRY)
     assert secret not in str(caught.value)
 
 
-def test_waiting_for_the_next_try_stops_when_it_is_asked(fetcher: Fetcher, origin: Origin) -> None:
+def test_waiting_for_the_next_attempt_stops_on_request(fetcher: Fetcher, origin: Origin) -> None:
     told = threading.Event()
 
     def busy(handler: acts.Handler) -> None:

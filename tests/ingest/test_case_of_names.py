@@ -1,4 +1,4 @@
-"""Files whose names differ only in case: kept apart where every place can, refused with the place where one cannot."""
+"""Files whose names differ only in case: refused, with the place, only where a place cannot keep them apart."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ FILES = {"Map.tif": b"one", "map.tif": b"two", "Maps/a": b"three", "maps/A": b"f
 
 
 def ignore_case(folder: Path, known: str) -> None:
-    """A second name for a known file: so it looks on a file system that finds files by any spelling."""
+    """A second name for a known file: this simulates a file system that finds files by any spelling."""
     (folder / known.swapcase()).hardlink_to(folder / known)
 
 
 @pytest.mark.parametrize("here", ["sqlite", "mariadb", "postgresql"], indirect=True)
-def test_they_are_stored_recorded_verified_and_exported(here: Site) -> None:
+def test_names_that_differ_in_case_are_stored_recorded_verified_and_exported(here: Site) -> None:
     here.profile()
     packed = here.origin.add("/all.tarz", gzip.compress(tar_of(FILES)))
     with here.gate() as gate, running(gate):
@@ -88,7 +88,7 @@ def test_every_storage_keeps_them_apart(shelf: Shelf) -> None:
     shelf.validate()
 
 
-def test_a_storage_that_cannot_stores_nothing(tmp_path: Path) -> None:
+def test_a_storage_that_cannot_keep_names_apart_stores_nothing(tmp_path: Path) -> None:
     root = tmp_path / "storage"
     OcflStorage(root)
     ignore_case(root, ROOT_DECLARATION)
@@ -103,7 +103,9 @@ def test_a_storage_that_cannot_stores_nothing(tmp_path: Path) -> None:
     assert len(shelf.storage.list_versions(ARK)) == 1
 
 
-def test_an_export_into_a_folder_that_cannot_is_refused(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_into_a_folder_that_cannot_keep_names_apart_is_refused(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def ignoring_case(root: Path, parts: Sequence[str], flags: int) -> int:
         return open_beneath(root, [each.lower() for each in parts], flags)
 

@@ -1,4 +1,4 @@
-"""Containers of strangers: what is in them comes out, and nothing else happens."""
+"""Untrusted containers: their content is unpacked, and nothing else happens."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PACK: dict[str, Callable[[dict[str, bytes]], bytes]] = {
 
 
 class Case:
-    """A container in a folder of its own."""
+    """A container in its own folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -89,11 +89,11 @@ def test_every_file_comes_out_with_its_digest(case: Case, kind: str) -> None:
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_the_other_ways_to_squeeze_a_zip_are_known(case: Case, method: int) -> None:
+def test_other_compression_methods_of_zip_are_recognised(case: Case, method: int) -> None:
     assert len(case.unpack(zip_of(FILES, method), "zip")) == len(FILES)
 
 
-def test_kinds_go_by_the_ending() -> None:
+def test_the_kind_is_recognised_by_the_file_name() -> None:
     assert {kind_of(f"A{ending.upper()}") for ending in KINDS} == set(KINDS.values())
     assert kind_of("a.7z") == kind_of("zip") == ""
     with pytest.raises(BadValue, match="supported: "):
@@ -121,7 +121,7 @@ def test_names_that_differ_in_case_are_two_files(case: Case, kind: str) -> None:
 
 
 def test_names_that_the_work_folder_cannot_keep_apart_are_refused(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a file system that ignores case does: the second spelling finds the first file."""
+    """As on a file system that ignores case: the second spelling finds the first file."""
 
     def ignoring_case(root: Path, parts: Sequence[str], *more: Any) -> int:
         return open_beneath(root, [part.lower() for part in parts], *more)
@@ -189,14 +189,14 @@ def test_one_container_within_another_stays_packed(case: Case, kind: str) -> Non
 def test_a_truncated_container_yields_no_files(case: Case, kind: str) -> None:
     whole = PACK[kind]({"a": b"a" * 600, "b": bytes(range(256)) * 9})
     if kind == "tar":
-        whole = whole[: 512 + 1024 + 512 + 2560]  # without the padding, which nobody misses
+        whole = whole[: 512 + 1024 + 512 + 2560]  # without the padding, which no reader needs
     for size in {*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1}:
         case.refused(whole[:size], kind, "damaged|truncated")
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_a_flipped_byte_of_content_is_seen_or_was_never_checked(case: Case, kind: str) -> None:
-    """A plain tar has no checksum of its content; all others do."""
+def test_a_flipped_byte_of_content_is_detected_where_the_format_has_a_checksum(case: Case, kind: str) -> None:
+    """A plain tar has no checksum of its content; all other kinds have one."""
     content = b"the content that is flipped"
     if kind in ("zip", "tar"):
         raw = zip_of({"a": content}, zipfile.ZIP_STORED) if kind == "zip" else tar_of({"a": content})
@@ -212,7 +212,7 @@ def test_a_flipped_byte_of_content_is_seen_or_was_never_checked(case: Case, kind
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_noise_is_no_container(case: Case, kind: str) -> None:
+def test_random_bytes_are_not_a_container(case: Case, kind: str) -> None:
     case.refused(b"\x1f\x8b\x08BZh9PK\x05\x06" * 300, kind, "damaged")
 
 
@@ -242,7 +242,7 @@ def test_a_container_that_expands_too_much_is_refused(case: Case, kind: str) -> 
     case.refused(PACK[kind]({"zeros": bytes(30 << 20)}), kind, "100 times its size")
 
 
-def test_a_zip_that_lies_about_its_sizes_is_stopped_while_it_is_read(case: Case) -> None:
+def test_a_zip_with_false_sizes_is_refused_while_it_is_read(case: Case) -> None:
     raw = zip_of({"zeros": bytes(30 << 20)})
     lying = raw.replace(struct.pack("<L", 30 << 20), struct.pack("<L", 1000))
     assert lying != raw
@@ -250,7 +250,7 @@ def test_a_zip_that_lies_about_its_sizes_is_stopped_while_it_is_read(case: Case)
 
 
 def test_members_that_overlap_are_refused(case: Case) -> None:
-    """Every entry of the list points to the same bytes, as in the bombs of that kind."""
+    """Every entry of the list points to the same bytes, as in the known bombs of that kind."""
     one = zip_of({"a": bytes(100_000)})
     place = one.index(b"PK\1\2")
     entry = one[place : one.index(b"PK\5\6")]
@@ -269,7 +269,7 @@ def test_a_list_of_members_that_would_fill_the_memory_is_not_read(case: Case) ->
 
 
 def test_a_header_that_would_fill_the_memory_is_not_read(case: Case) -> None:
-    """tarfile reads the notes of a member at once, however long they say they are."""
+    """tarfile reads the extended header of a member at once, whatever size it announces."""
     notes = tarfile.TarInfo("notes")
     notes.type = tarfile.XHDTYPE
     notes.size = 1 << 33
@@ -291,7 +291,7 @@ def test_a_tar_with_anything_but_files_and_folders_is_refused(case: Case, kind: 
 
 
 def test_a_link_and_a_file_through_it_write_nothing_outside(case: Case) -> None:
-    """The shape of CVE-2025-4517: folders of long names, links through them, and a file at their end."""
+    """As in CVE-2025-4517: folders with long names, links through them, and a file at their end."""
     deep = "/".join(["d" * 240] * 3)
     links = [tarfile.TarInfo(f"{deep}/l{n}") for n in range(3)]
     for each in links:
@@ -318,9 +318,7 @@ def test_an_encrypted_zip_is_refused(case: Case) -> None:
 
 
 @pytest.mark.parametrize(("written", "name"), [("é.txt".encode(), "é.txt"), ("é.txt".encode("latin-1"), "é.txt")])
-def test_names_in_a_zip_without_the_mark_for_utf8_are_read_as_they_are_written(
-    case: Case, written: bytes, name: str
-) -> None:
+def test_names_in_a_zip_without_the_utf8_flag_are_read_as_written(case: Case, written: bytes, name: str) -> None:
     stand_in = b"~" * len(written)
     raw = zip_of({stand_in.decode(): b"x"}).replace(stand_in, written)
     assert [each.name for each in case.unpack(raw, "zip")] == [name]
@@ -342,7 +340,7 @@ def test_names_in_a_zip_from_windows_are_read_in_its_encoding(
 
 
 @pytest.mark.parametrize(("crc", "name"), [(zlib.crc32(b"plain.txt"), "日本.txt"), (1, "plain.txt")])
-def test_a_name_in_utf8_beside_another_counts_if_it_is_for_that_one(case: Case, crc: int, name: str) -> None:
+def test_an_additional_utf8_name_counts_if_it_belongs_to_the_plain_name(case: Case, crc: int, name: str) -> None:
     info, spelt = zipfile.ZipInfo("plain.txt"), "日本.txt".encode()
     info.extra = struct.pack("<HHBL", 0x7075, 5 + len(spelt), 1, crc) + spelt
     raw = io.BytesIO()
@@ -353,7 +351,7 @@ def test_a_name_in_utf8_beside_another_counts_if_it_is_for_that_one(case: Case, 
 
 @pytest.mark.parametrize("more", [["--label=harbour"], ["--incremental"], ["--format=pax"], ["-b", "1"]])
 def test_archives_written_by_tar_are_unpacked_completely(case: Case, tmp_path: Path, more: list[str]) -> None:
-    """Labels of volumes and lists of incremental backups are left out; all files are there."""
+    """Volume labels and lists of incremental backups are left out; all files are there."""
     for name, content in FILES.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_bytes(content)
@@ -364,11 +362,11 @@ def test_archives_written_by_tar_are_unpacked_completely(case: Case, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_names_may_begin_at_the_folder_that_was_packed(case: Case, kind: str) -> None:
+def test_names_may_begin_with_the_packed_folder(case: Case, kind: str) -> None:
     assert [each.name for each in case.unpack(PACK[kind]({"./a": b"1", "./b/c": b"2"}), kind)] == ["a", "b/c"]
 
 
-def test_unpacking_stops_when_it_is_asked(case: Case) -> None:
+def test_unpacking_stops_on_request(case: Case) -> None:
     archive = case.folder / "given.zip"
     archive.write_bytes(zip_of(FILES))
     with pytest.raises(WorkStopped):

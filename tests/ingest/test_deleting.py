@@ -19,7 +19,7 @@ POINTS = 5
 
 
 def store(there: Site, gate: Gate, count: int) -> list[str]:
-    """Make objects of two versions each. Returns their ARKs."""
+    """Create objects of two versions each. Returns their ARKs."""
     with running(gate):
         for _ in range(2):
             urls = {f"obj-{n}": there.object_manifest(f"/{n}.checkm", {"a.txt": b"a" * n}) for n in range(count)}
@@ -69,7 +69,7 @@ def test_a_job_whose_version_was_deleted_before_it_was_recorded_fails(there: Sit
         assert (gate.inventory.objects(), list(there.storage(gate).objects())) == ([], [])
 
 
-def test_anyone_who_dies_while_deleting_leaves_what_can_be_deleted_again(there: Site, processes: Zygote) -> None:
+def test_a_death_while_deleting_leaves_an_object_that_can_be_deleted_again(there: Site, processes: Zygote) -> None:
     there.profile()
     with there.gate() as gate:
         first, *others = store(there, gate, POINTS + 1)

@@ -1,4 +1,4 @@
-"""Mail servers and callback targets that refuse: nothing is lost, each recipient is asked as often as is right."""
+"""Mail servers and callback targets that refuse: no message is lost, and each recipient is retried as it should be."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gate(there: Site) -> Iterator[Gate]:
 
 
 def try_now(gate: Gate) -> Message:
-    """Let the messenger try it, whatever its schedule says. Returns what happened to it."""
+    """Let the messenger try it now, whatever its schedule. Returns the outcome."""
     found = gate.inventory.message(REPORT)
     assert found is not None
     if found.state is Delivery.WAITING and found.tries:
@@ -53,7 +53,7 @@ def try_now(gate: Gate) -> Message:
 
 
 def arrived(there: Site) -> list[tuple[str, ...]]:
-    """Who got a mail, each time that one came; all have the same id."""
+    """The recipients of each received mail; all have the same id."""
     assert {str(each["Message-ID"]) for each in there.mails()} <= {MESSAGE_ID}
     return [tuple(each.rcpt_tos) for each in there.box.mails]
 
@@ -79,7 +79,7 @@ def test_a_recipient_that_is_refused_for_now_is_retried_and_the_other_is_not(
     assert f"{BEN}: {answer}" in found.problem
     there.box.recipients = {}
     assert try_now(gate).state is Delivery.DELIVERED
-    # With 421 the server has hung up, and taken nothing.
+    # With 421 the server has closed the connection and accepted nothing.
     assert arrived(there) == ([(ANN, BEN)] if answer.startswith("421") else [(ANN,), (BEN,)])
     report(store="sqlite", faults=1, hit=1, violations=0)
 
@@ -105,7 +105,7 @@ def test_a_recipient_that_is_refused_for_good_stays_listed_and_is_not_asked_agai
     report(store="sqlite", faults=1, hit=1, violations=0)
 
 
-def test_one_recipient_for_good_and_one_for_now(there: Site, gate: Gate) -> None:
+def test_one_recipient_is_refused_for_good_and_one_for_now(there: Site, gate: Gate) -> None:
     there.box.recipients = {ANN: "450 later", BEN: "550 never"}
     assert try_now(gate).state is Delivery.WAITING
     there.box.recipients = {}
@@ -114,7 +114,7 @@ def test_one_recipient_for_good_and_one_for_now(there: Site, gate: Gate) -> None
 
 
 @pytest.mark.parametrize(("answer", "state"), [("554 spam", Delivery.GIVEN_UP), ("451 later", Delivery.WAITING)])
-def test_a_mail_that_is_refused_as_a_whole(there: Site, gate: Gate, answer: str, state: Delivery) -> None:
+def test_a_mail_that_is_refused_as_a_whole_is_given_up(there: Site, gate: Gate, answer: str, state: Delivery) -> None:
     there.box.data = answer
     found = try_now(gate)
     assert (found.state, found.recipients) == (state, ())
@@ -142,7 +142,7 @@ def test_without_a_mail_server_the_mail_waits_and_says_so(there: Site, gate: Gat
     assert "mail_server" in found.problem
 
 
-def test_a_server_that_is_away_is_asked_once_in_a_round(there: Site, gate: Gate) -> None:
+def test_an_unavailable_server_is_tried_once_in_a_round(there: Site, gate: Gate) -> None:
     there.box.data = "451 later"
     found = gate.inventory.message(REPORT)
     assert found is not None
@@ -153,7 +153,7 @@ def test_a_server_that_is_away_is_asked_once_in_a_round(there: Site, gate: Gate)
     assert [each.tries for each in gate.inventory.messages()] == [1] * 4
 
 
-def test_pauses_grow_are_uneven_and_have_an_end() -> None:
+def test_pauses_grow_vary_and_are_limited() -> None:
     middle = [pause_after(tries, None, lambda: 0.5) for tries in range(MOST_TRIES)]
     assert middle[:3] == [FIRST_PAUSE_SECONDS, 2 * FIRST_PAUSE_SECONDS, 4 * FIRST_PAUSE_SECONDS]
     assert middle[-1] == LONGEST_PAUSE_SECONDS

@@ -1,4 +1,4 @@
-"""Descriptions: ERC and Dublin Core are read again as written, and no XML of a stranger reaches out."""
+"""Descriptions: ERC and Dublin Core are read as they were written, and untrusted XML reaches no file or network."""
 
 import sys
 from collections.abc import Mapping
@@ -91,7 +91,7 @@ def test_the_text_of_dublin_core() -> None:
 
 @given(st.dictionaries(st.sampled_from(DUBLIN_CORE), st.lists(texts.filter(bool), min_size=1, max_size=3)))
 def test_dublin_core_is_read_again_as_written(fields: Mapping[str, list[str]]) -> None:
-    # XML has no place for two characters that are no characters.
+    # XML cannot represent two code points that are not characters.
     kept = {
         name: tuple(v.replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd") for v in fields[name]) for name in fields
     }
@@ -102,7 +102,7 @@ def test_control_characters_do_not_break_the_xml() -> None:
     assert read_dublin_core(write_dublin_core({"title": ["a\0\x1bb"]})).what == "a\ufffd\ufffdb"
 
 
-def test_dublin_core_of_a_stranger() -> None:
+def test_dublin_core_of_a_depositor_is_read() -> None:
     data = b"""<?xml version="1.0" encoding="ISO-8859-1"?>
     <oai_dc:dc xmlns:oai_dc="http://www.openarchives.org/OAI/2.0/oai_dc/" xmlns:dc="http://purl.org/dc/elements/1.1/">
       <!-- a comment --><dc:title> Caf\xe9 <b>bold</b></dc:title><dc:creator>A</dc:creator><dc:creator>B</dc:creator>
@@ -113,7 +113,7 @@ def test_dublin_core_of_a_stranger() -> None:
     assert described.dublin_core == {"title": ("Caf\u00e9 bold",), "creator": ("A", "B"), "date": ("1999",)}
 
 
-def test_datacite_of_a_stranger() -> None:
+def test_datacite_of_a_depositor_is_read() -> None:
     data = b"""<resource xmlns="http://datacite.org/schema/kernel-4"><creators><creator><creatorName>A</creatorName></creator>
       <creator><creatorName>B</creatorName></creator></creators><titles><title>T</title></titles>
       <publicationYear>2001</publicationYear></resource>"""
@@ -163,7 +163,7 @@ def test_an_attribute_of_ten_megabytes_is_not_read() -> None:
 
 
 @given(st.binary(max_size=80))
-def test_whatever_the_bytes_they_are_read_or_refused(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for wrapped in (data, b"<x>" + data + b"</x>"):
         try:
             read_dublin_core(wrapped)
@@ -172,13 +172,13 @@ def test_whatever_the_bytes_they_are_read_or_refused(data: bytes) -> None:
             assert told == "mrt-dc.xml"
 
 
-def test_without_lxml_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_lxml_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lxml", None)
     with pytest.raises(MissingExtra, match=r"headgate\[ingest\]"):
         write_dublin_core({})
 
 
-# ---------------------------------------------------------------- what counts
+# ---------------------------------------------------------------- precedence
 
 
 def test_the_metadata_in_a_configuration() -> None:
@@ -195,7 +195,7 @@ def test_the_metadata_in_a_configuration() -> None:
     }
 
 
-def test_dublin_core_fills_blanks_datacite_and_erc_overrule() -> None:
+def test_dublin_core_fills_gaps_and_datacite_and_erc_take_precedence() -> None:
     given_ = Description(who="form", dublin_core={"title": ("form",)})
     core = Description("dc", "dc", "dc", {"title": ("dc", "form"), "date": ("dc",)})
     cite = Description(what="cite", when="cite")

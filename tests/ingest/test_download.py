@@ -1,4 +1,4 @@
-"""Downloads: whole and checked, or not there; continued after anything that goes wrong."""
+"""Downloads are complete and checked, or absent; they are resumed after any failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headgate.ingest.sources.guard import Rules
 from tests.ingest import origin as acts
 from tests.ingest.origin import Origin
 
-#: Larger than what the client takes in one read.
+#: Larger than one read of the client.
 CONTENT = random.Random(5).randbytes(300_000)
 HURRY = DownloadOptions(threads=4, retries=Retries(3, 0.001, 0.002))
 
@@ -43,7 +43,7 @@ def run(fetcher: Fetcher, tmp_path: Path) -> Run:
     return run
 
 
-def test_files_come_whole_with_every_digest_in_one_pass(run: Run, origin: Origin, tmp_path: Path) -> None:
+def test_files_are_complete_with_every_digest_in_one_pass(run: Run, origin: Origin, tmp_path: Path) -> None:
     wanted = [
         Wanted(origin.add("/a", CONTENT), "a.bin", len(CONTENT), {"SHA-256": sha256(CONTENT).upper()}),
         Wanted(origin.add("/b", b"bee"), "deep/er/b.txt", None, {"md5": hashlib.md5(b"bee").hexdigest()}),  # noqa: S324
@@ -74,7 +74,7 @@ def test_a_reset_before_the_first_byte_and_a_busy_server_are_retried(run: Run, o
     assert len(origin.asked("/a")) == 3
 
 
-def test_a_file_that_changed_between_tries_is_taken_whole(run: Run, origin: Origin, tmp_path: Path) -> None:
+def test_a_file_that_changed_between_attempts_is_downloaded_whole(run: Run, origin: Origin, tmp_path: Path) -> None:
     new = CONTENT[::-1]
 
     def change(handler: acts.Handler) -> None:
@@ -88,8 +88,8 @@ def test_a_file_that_changed_between_tries_is_taken_whole(run: Run, origin: Orig
     assert outcome.fetched[0].digests["sha256"] == sha256(new)
 
 
-def test_a_server_that_mixes_two_files_is_found_out_by_the_digest(run: Run, origin: Origin, tmp_path: Path) -> None:
-    """It says the tag is the same, and it is not: the next try takes the whole."""
+def test_a_server_that_mixes_two_files_is_detected_by_the_digest(run: Run, origin: Origin, tmp_path: Path) -> None:
+    """It sends the same tag for different content: the next attempt downloads the whole file."""
 
     def lie(handler: acts.Handler) -> None:
         body = bytes(len(CONTENT) - 100_000)
@@ -103,14 +103,16 @@ def test_a_server_that_mixes_two_files_is_found_out_by_the_digest(run: Run, orig
 
 
 @pytest.mark.parametrize("span", ["bytes 0-299999/300000", "bytes 100000-200000/300000", "nonsense", ""])
-def test_another_part_than_was_asked_for_is_not_taken(run: Run, origin: Origin, span: str, tmp_path: Path) -> None:
+def test_a_range_other_than_the_requested_one_is_not_accepted(
+    run: Run, origin: Origin, span: str, tmp_path: Path
+) -> None:
     other = acts.status(206, Content_Range=span)
     url = origin.add("/a", CONTENT, acts.cut_at(100_000), other)
     assert run(Wanted(url, "a.bin")).failed == ()
     assert (tmp_path / "files/a.bin").read_bytes() == CONTENT
 
 
-def test_without_a_tag_nothing_is_continued(run: Run, origin: Origin) -> None:
+def test_without_a_tag_no_download_is_resumed(run: Run, origin: Origin) -> None:
     url = origin.add("/a", CONTENT, acts.promise(len(CONTENT), CONTENT[:100_000]))
     assert run(Wanted(url, "a.bin")).failed == ()
     assert [each.headers.get("Range") for each in origin.asked("/a")] == [None, None]
@@ -124,7 +126,7 @@ def test_without_a_tag_nothing_is_continued(run: Run, origin: Origin) -> None:
         ({"size": 400_000}, "expected 400,000"),
     ],
 )
-def test_a_file_that_is_not_what_the_manifest_says_gets_no_name(
+def test_a_file_that_does_not_match_the_manifest_gets_no_name(
     run: Run, origin: Origin, tmp_path: Path, wanted: dict[str, object], why: str
 ) -> None:
     url = origin.add("/a", CONTENT)
@@ -135,14 +137,14 @@ def test_a_file_that_is_not_what_the_manifest_says_gets_no_name(
     assert list((tmp_path / "parts").iterdir()) == []
 
 
-def test_a_file_without_end_is_left_at_its_size(run: Run, origin: Origin, tmp_path: Path) -> None:
+def test_an_endless_file_is_cut_off_at_its_size(run: Run, origin: Origin, tmp_path: Path) -> None:
     origin.always["/a"] = acts.endless()
     outcome = run(Wanted(origin.url("/a"), "a.bin", size=1000))
     assert "more than the expected 1,000 bytes" in outcome.failed[0].why
     assert list((tmp_path / "files").iterdir()) == []
 
 
-def test_each_file_that_fails_says_why_and_the_others_come(run: Run, origin: Origin) -> None:
+def test_each_failed_file_says_why_and_the_others_are_downloaded(run: Run, origin: Origin) -> None:
     origin.always["/busy"] = acts.status(503)
     names = ["/none", "/busy", "/good"]
     origin.add("/good", b"good")
@@ -155,7 +157,7 @@ def test_each_file_that_fails_says_why_and_the_others_come(run: Run, origin: Ori
     assert [each.name for each in outcome.fetched] == ["good"]
 
 
-def test_a_name_that_is_taken_by_a_folder_is_said(run: Run, origin: Origin, tmp_path: Path) -> None:
+def test_a_name_that_a_folder_has_is_reported(run: Run, origin: Origin, tmp_path: Path) -> None:
     (tmp_path / "files" / "taken.bin").mkdir(parents=True)
     url = origin.add("/a", b"a")
     assert "folder has that name" in run(Wanted(url, "taken.bin")).failed[0].why
@@ -164,7 +166,7 @@ def test_a_name_that_is_taken_by_a_folder_is_said(run: Run, origin: Origin, tmp_
 # ---------------------------------------------------------------- restarts
 
 
-def test_a_restart_takes_what_is_there_and_asks_nobody(run: Run, origin: Origin) -> None:
+def test_a_restart_keeps_complete_files_and_sends_no_request(run: Run, origin: Origin) -> None:
     wanted = [Wanted(origin.add(f"/{n}", CONTENT[n:]), f"{n}.bin") for n in range(3)]
     first = run(*wanted)
     asked = len(origin.seen)
@@ -174,7 +176,7 @@ def test_a_restart_takes_what_is_there_and_asks_nobody(run: Run, origin: Origin)
     assert [each.digests for each in again.fetched] == [each.digests for each in first.fetched]
 
 
-def test_a_restart_fetches_again_what_is_not_as_it_was_left(run: Run, origin: Origin, tmp_path: Path) -> None:
+def test_a_restart_downloads_changed_files_again(run: Run, origin: Origin, tmp_path: Path) -> None:
     wanted = [Wanted(origin.add(f"/{n}", CONTENT), f"{n}.bin") for n in range(4)]
     run(*wanted)
     (tmp_path / "files/0.bin").write_bytes(CONTENT[::-1])
@@ -202,7 +204,7 @@ def test_a_restart_continues_a_part_of_this_boot_and_no_other_without_a_digest(
     assert [each.headers.get("Range") for each in origin.asked("/a")] == [None, "bytes=100000-", None]
 
 
-def test_a_part_that_was_whole_when_the_process_died_is_not_fetched_again(
+def test_a_part_that_was_complete_when_the_process_died_is_not_downloaded_again(
     run: Run, origin: Origin, tmp_path: Path
 ) -> None:
     wanted = Wanted(origin.add("/a", CONTENT, acts.cut_at(100_000)), "a.bin")
@@ -216,7 +218,7 @@ def test_a_part_that_was_whole_when_the_process_died_is_not_fetched_again(
 
 
 def test_nothing_under_a_name_is_ever_wrong_after_kills(rules: Rules, origin: Origin, tmp_path: Path) -> None:
-    """Processes are killed while they download; the next one goes on, and in the end all is right."""
+    """Processes are killed while they download; the next one continues, and in the end all files are right."""
     contents = {f"{n}.bin": random.Random(n).randbytes(200_000) for n in range(6)}
     wanted = [
         Wanted(origin.add(f"/{name}", content, *[acts.cut_at(60_000)] * 2), name, digests={"sha256": sha256(content)})

@@ -1,4 +1,4 @@
-"""From a manifest to a preserved, recorded, reported object: every real part, on loopback."""
+"""From a manifest to a preserved, recorded, reported object: all real parts, on loopback."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_batch_becomes_stored_recorded_reported_objects(here: Site) -> None:
 
 
 def assert_whole(here: Site, gate: Gate) -> None:
-    """Every stored byte is right, and inventory and storage know the same objects, versions and files."""
+    """Every stored byte is right, and inventory and storage have the same objects, versions and files."""
     storage = here.storage(gate)
     known = {each.ark: each.version for each in gate.inventory.objects()}
     assert {ark: len(storage.list_versions(ark)) for ark in storage.objects()} == known
@@ -133,7 +133,7 @@ def test_a_single_file_with_its_digest(there: Site) -> None:
         assert "producer/map one.tif" in [each.name for each in gate.inventory.files(found.ark, 1)]
 
 
-def test_a_container_is_unpacked_and_its_own_list_is_believed_only_when_it_is_right(there: Site) -> None:
+def test_a_container_is_unpacked_and_its_own_list_must_match(there: Site) -> None:
     there.profile()
     with there.gate() as gate, running(gate):
         right = submit_zip(there, gate, "/right.zip", hashlib.sha256(b"a").hexdigest())
@@ -155,7 +155,7 @@ def submit_zip(there: Site, gate: Gate, path: str, digest: str) -> Batch:
     return gate.queue.submit("demo", "ann", there.origin.add(path, packed.getvalue()), type="container")
 
 
-def test_an_update_keeps_what_it_does_not_name_and_removes_what_it_says(there: Site) -> None:
+def test_an_update_keeps_unnamed_files_and_removes_listed_ones(there: Site) -> None:
     there.profile()
     with there.gate() as gate, running(gate):
         first = there.object_manifest("/1.checkm", {"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"})
@@ -213,7 +213,7 @@ def test_a_resume_keeps_profile_and_manifest_unless_it_is_refreshed(there: Site)
 
 @contextmanager
 def served(gate: Gate) -> Iterator[Gate]:
-    """A gate on a service that speaks for this one."""
+    """A gate on a service whose daemons this process runs."""
     server = Server(Service(gate), "127.0.0.1:0")
     server.start()
     try:
@@ -233,7 +233,7 @@ def test_the_depositors_own_files_describe_and_name_the_object(there: Site) -> N
         assert (found.who, found.what, found.when, found.local) == ("Bea", "From the file", "1999", ("loc-7",))
 
 
-def test_dublin_core_names_the_object_where_the_profile_says_so(there: Site) -> None:
+def test_dublin_core_names_the_object_if_the_profile_says_so(there: Site) -> None:
     there.profile("plain")
     there.profile("named", dublin_core_ids=True)
     core = b"""<x xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:identifier>isbn 7; ark:/99999/fk4x</dc:identifier>
@@ -294,7 +294,7 @@ def test_an_ark_chosen_by_a_depositor_is_not_assigned_to_another_object(there: S
         assert len(gate.inventory.objects()) == 2
 
 
-def test_another_owners_object_is_not_touched(there: Site) -> None:
+def test_another_owners_object_is_not_changed(there: Site) -> None:
     there.profile()
     there.profile("other", owner="museum")
     url = there.object_manifest("/1.checkm", FILES)
@@ -334,7 +334,7 @@ def test_a_failed_download_fails_the_job_and_resume_continues_it(there: Site) ->
     assert first["Message-ID"] != second["Message-ID"]
 
 
-def test_many_files_that_cannot_be_downloaded_are_listed_as_far_as_there_is_room(there: Site) -> None:
+def test_many_failed_downloads_are_listed_up_to_a_limit(there: Site) -> None:
     there.profile(limits__tries=1)
     long = "/".join(["x" * 200] * 4)
     rows = [f"{there.origin.url('/' + 'y' * 1500)} |  |  |  |  | {number}/{long}" for number in range(250)]
@@ -346,7 +346,7 @@ def test_many_files_that_cannot_be_downloaded_are_listed_as_far_as_there_is_room
 
 
 def test_a_working_folder_that_lost_bytes_is_filled_again_by_a_resume(there: Site) -> None:
-    """What is unpacked does not outlive a loss of power for certain."""
+    """Unpacked files may not survive a power failure."""
     there.profile()
     steps = ("batch-pending", "job-pending", "job-estimating", "job-provisioning", "job-downloading")
     with there.gate() as gate:
@@ -408,7 +408,7 @@ def message_of(gate: Gate, batch: Batch) -> str:
 # ---------------------------------------------------------------- notices
 
 
-def test_a_callback_whose_address_may_not_be_asked_stops_no_job_that_the_profile_lets_pass(there: Site) -> None:
+def test_a_callback_to_a_forbidden_address_does_not_stop_a_job_with_callback_failure_warn(there: Site) -> None:
     there.profile(callback_failure="warn", callback_url="http://169.254.169.254/latest")
     with there.gate() as gate, running(gate):
         batch = ended(gate, gate.queue.submit("demo", "ann", there.object_manifest("/1.checkm", FILES)))
@@ -444,7 +444,9 @@ def test_failed_jobs_are_reported_when_the_profile_wants_it(there: Site) -> None
     assert (told["type"], told["data"]["batch"], told["data"]["local_ids"]) == ("ingest.failed", batch.id, ["x"])
 
 
-def test_a_report_whose_mail_server_is_away_leaves_later(there: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_is_sent_later_when_the_mail_server_is_unavailable(
+    there: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("headgate.service.inventory.FIRST_PAUSE_SECONDS", 0.1)
     there.profile()
     there.box.data = "451 come back later"
@@ -481,8 +483,8 @@ def test_storage_of_another_kind_in_the_same_place_is_refused_and_the_job_can_be
     assert OcflStorage(there.folder / "storage").verify(ark) == []
 
 
-def test_another_store_on_the_same_root_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
-    """Its jobs are counted alike, so that its minter gives the same names."""
+def test_another_store_on_the_same_root_is_not_mistaken_for_the_first(tmp_path: Path) -> None:
+    """Its jobs have the same numbers, so its minter creates the same names."""
     with site(tmp_path, f"sqlite:///{tmp_path / 'lost.db'}") as there:
         there.profile()
         with there.gate() as gate, running(gate):

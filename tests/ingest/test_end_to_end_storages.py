@@ -1,4 +1,4 @@
-"""Ingest into the other storages: a bucket, and a service behind HTTP."""
+"""Ingest into the other kinds of storage: a bucket, and a service behind HTTP."""
 
 from __future__ import annotations
 

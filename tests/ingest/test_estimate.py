@@ -1,4 +1,4 @@
-"""Sizes and room: pure decisions over numbers."""
+"""Sizes and free space: pure decisions over numbers."""
 
 import pytest
 from hypothesis import given
@@ -29,14 +29,14 @@ def test_one_unknown_size_makes_the_whole_unknown() -> None:
 
 
 @given(sizes)
-def test_estimating_never_fails_and_never_exceeds_what_a_store_can_keep(given_sizes: list[int | None]) -> None:
+def test_estimating_never_fails_and_stays_within_the_range_of_a_store(given_sizes: list[int | None]) -> None:
     found = estimate(given_sizes)
     assert 0 <= found.space_needed < 2**63
     assert found.files == len(given_sizes)
     assert (found.unknown > 0) is any(size is None or size < 0 for size in given_sizes)
 
 
-def test_a_sum_that_nobody_should_believe_is_not_known() -> None:
+def test_an_implausible_sum_counts_as_unknown() -> None:
     assert estimate([2**62, 2**62]).space_needed == 0
 
 
@@ -44,7 +44,7 @@ def test_a_sum_that_nobody_should_believe_is_not_known() -> None:
     ("priority", "space", "expected"),
     [(5, 0, 10), (5, LARGE, 10), (5, LARGE - 1, 5), (5, 1, 5), (0, 0, 5), (94, 0, 99), (97, 0, 99), (99, 0, 99)],
 )
-def test_a_large_or_unknown_size_adds_five_and_ninety_nine_is_the_end(priority: int, space: int, expected: int) -> None:
+def test_a_large_or_unknown_size_adds_five_up_to_ninety_nine(priority: int, space: int, expected: int) -> None:
     assert estimated_priority(priority, space, LARGE) == expected
 
 
@@ -80,7 +80,7 @@ def test_jobs_that_fit_are_provisioned_and_small_ones_pass_large_ones() -> None:
 def test_an_unknown_size_waits_below_the_threshold_only() -> None:
     assert passing(FreeSpace(500, 0, 500), 0) == [True]
     assert passing(FreeSpace(500, 1, 500), 0) == [False]
-    # What passed before it in the same round counts.
+    # Jobs that passed before it in the same round count.
     assert passing(FreeSpace(1000, 0, 500), 500, 0, 1) == [True, True, False]
 
 
@@ -93,7 +93,7 @@ def test_a_refusal_says_why() -> None:
 
 
 @given(st.lists(spaces, max_size=12), st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 5000))
-def test_no_round_promises_more_than_there_is(needs: list[int], free: int, reserved: int, threshold: int) -> None:
+def test_no_round_assigns_more_space_than_is_free(needs: list[int], free: int, reserved: int, threshold: int) -> None:
     room = FreeSpace(free, reserved, threshold)
     decisions = decide([RoomRequest(str(place), need) for place, need in enumerate(needs)], room)
     assert [decision.job for decision in decisions] == [str(place) for place in range(len(needs))]

@@ -1,4 +1,4 @@
-"""EZID: its text protocol against a look-alike, and what happens to a name when an answer is lost."""
+"""EZID: its text protocol against a stand-in, and what happens to a name when an answer is lost."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -40,12 +40,12 @@ def methods(server: EzidServer) -> list[str]:
 
 
 def assert_doubled(pauses: list[float], count: int) -> None:
-    """Each pause is about twice the one before; they are uneven, so that two clients do not stay together."""
+    """Each pause is about twice the one before, with a random part, so that two clients do not stay in step."""
     assert len(pauses) == count
     assert all(2.0**number / 2 <= pause <= 2.0**number for number, pause in enumerate(pauses, 1))
 
 
-# ---------------------------------------------------------------- what is sent, what is understood
+# ---------------------------------------------------------------- requests and answers
 
 
 def test_the_text_of_a_registration(client: Ezid, server: EzidServer) -> None:
@@ -91,8 +91,8 @@ def test_the_metadata_sent_to_ezid() -> None:
     assert ezid.target_url("https://h/", parse("ark:/99999/fk4x")) == "https://h/m/ark%3A%2F99999%2Ffk4x"
 
 
-def test_ezid_keeps_each_value_as_it_was_said(client: Ezid, server: EzidServer) -> None:
-    """EZID decodes each value once; what is encoded twice stays encoded there."""
+def test_ezid_keeps_each_value_as_submitted(client: Ezid, server: EzidServer) -> None:
+    """EZID decodes each value once; a value encoded twice stays encoded there."""
     said = Description("100% Ann: A & B", "50%25 of\r\n\tit %0A ünder", "2026: spring")
     target = ezid.target_url("https://h", OURS)
     client.register(OURS, record(said, OURS, ["loc%1", "a:b"], context="c: 1%", target=target, owner="o%41"))
@@ -159,7 +159,7 @@ def test_a_wrong_password_is_reported(server: EzidServer, pauses: list[float]) -
     assert server.minted == 0
 
 
-def test_a_name_that_was_not_asked_for_is_refused(client: Ezid, server: EzidServer) -> None:
+def test_a_name_that_was_not_requested_is_refused(client: Ezid, server: EzidServer) -> None:
     server.faults = ["success: ark:/99999/fk4other", "success: nothing"]
     with pytest.raises(ServiceRefused, match=f"{OURS} was requested, but it answered with ark:/99999/fk4other"):
         client.register(OURS, SAID)
@@ -177,7 +177,7 @@ def test_an_invalid_shoulder_is_not_sent(client: Ezid, server: EzidServer) -> No
 
 
 @pytest.mark.parametrize("fault", ["busy", "page", "error", "lost", "deaf"])
-def test_a_registration_is_asked_again_until_it_is_answered(
+def test_a_registration_is_retried_until_it_is_answered(
     fault: str, client: Ezid, server: EzidServer, pauses: list[float]
 ) -> None:
     server.faults = [fault, fault, fault]
@@ -198,9 +198,7 @@ def test_after_the_last_attempt_the_reason_is_reported(
     assert_doubled(pauses, 3)
 
 
-def test_minting_is_asked_again_only_when_ezid_said_that_it_did_nothing(
-    client: Ezid, server: EzidServer, pauses: list[float]
-) -> None:
+def test_minting_is_retried_only_when_ezid_did_nothing(client: Ezid, server: EzidServer, pauses: list[float]) -> None:
     server.faults = ["busy", "busy"]
     client.mint(SHOULDER, SAID)
     assert (server.minted, len(server.seen)) == (1, 3)
@@ -208,7 +206,7 @@ def test_minting_is_asked_again_only_when_ezid_said_that_it_did_nothing(
 
 
 @pytest.mark.parametrize("fault", ["page", "error", "lost", "deaf"])
-def test_minting_is_never_repeated_when_nobody_knows_what_happened_to_it(
+def test_minting_is_never_retried_when_its_outcome_is_unknown(
     fault: str, client: Ezid, server: EzidServer, pauses: list[float]
 ) -> None:
     server.faults = [fault]
@@ -217,7 +215,7 @@ def test_minting_is_never_repeated_when_nobody_knows_what_happened_to_it(
     assert (len(server.seen), pauses, server.minted) == (1, [], 1 if fault == "lost" else 0)
 
 
-def test_a_name_of_ours_survives_a_lost_answer_as_one_name(client: Ezid, server: EzidServer) -> None:
+def test_our_own_name_is_registered_once_despite_a_lost_answer(client: Ezid, server: EzidServer) -> None:
     server.faults = ["lost"] * 4
     with pytest.raises(ServiceUnavailable):
         client.register(OURS, SAID)
@@ -261,7 +259,7 @@ def test_a_pause_of_an_hour_is_not_waited_for(client: Ezid, server: EzidServer, 
     assert pauses == []
 
 
-def test_a_transport_that_says_unavailable_is_no_crash(pauses: list[float]) -> None:
+def test_an_unavailable_transport_does_not_crash(pauses: list[float]) -> None:
     def broken(request: EzidRequest) -> EzidAnswer:
         raise ServiceUnavailable("https://h", "no route")
 
@@ -270,7 +268,7 @@ def test_a_transport_that_says_unavailable_is_no_crash(pauses: list[float]) -> N
     assert len(pauses) == 3
 
 
-def test_the_look_alike_refuses_what_ezid_refuses(server: EzidServer) -> None:
+def test_the_stand_in_refuses_what_ezid_refuses(server: EzidServer) -> None:
     """Otherwise the tests above would prove nothing."""
     headers = headers_of(USER, PASSWORD)
 

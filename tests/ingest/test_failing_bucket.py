@@ -1,4 +1,4 @@
-"""A bucket that fails one call in ten: whatever is stored in the end is stored whole, and every byte is right."""
+"""A bucket that fails one call in ten: everything that is stored in the end is complete, and every byte is right."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ OBJECTS, VERSIONS = (100, 3) if FULL else (5, 2)
 FAILING = 0.1
 BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 METHODS = (b"GET ", b"PUT ", b"POST ", b"HEAD ", b"DELETE ")
-#: A store that is away for longer than this is another test.
+#: A store that is unavailable for longer than this is another test.
 PATIENCE_SECONDS = 60.0
 
 
 class FailingProxy(Proxy):
-    """Fails some requests: refuses them, loses them on their way, or loses their answers."""
+    """Fails some requests: refuses them, or loses the request or its answer."""
 
     def __init__(self, target: str, chance: random.Random) -> None:
         self._chance = chance
-        #: Requests while it fails some of them.
+        #: Requests received while it fails some of them.
         self.requests = 0
         self.failing = True
-        #: The answer to the first request that writes what is named so is lost; empty: none is.
+        #: The answer to the first request that writes this name is lost; empty: none is.
         self.loses = b""
         super().__init__(target)
 
@@ -79,7 +79,7 @@ def proxy(s3_endpoint: str) -> Iterator[FailingProxy]:
 
 
 def bucket(endpoint: str) -> S3Store:
-    """With few and quick repeats of the client's own, so that failures reach the storage too."""
+    """With few and fast retries by the client, so that failures reach the storage too."""
     backoff: BackoffConfig = {
         "init_backoff": timedelta(milliseconds=5), "max_backoff": timedelta(milliseconds=20), "base": 2,
     }  # fmt: skip
@@ -123,7 +123,7 @@ def test_every_byte_is_kept_by_a_bucket_that_fails(
 
 
 def stored(act: Callable[[], T]) -> tuple[T, int]:
-    """The result, once there is one, and how often it was asked for."""
+    """The result, once there is one, and the number of attempts."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     tries = 0
     while True:
@@ -135,7 +135,7 @@ def stored(act: Callable[[], T]) -> tuple[T, int]:
 
 
 def untrue(shelf: Shelf, expected: dict[tuple[str, int], bytes]) -> list[str]:
-    """What differs from what was stored."""
+    """Differences from the stored files."""
     wrong = []
     for (name, version), content in expected.items():
         with shelf.storage.read(name, "a.txt", version) as source:
@@ -147,7 +147,7 @@ def untrue(shelf: Shelf, expected: dict[tuple[str, int], bytes]) -> list[str]:
 
 
 def test_a_version_whose_last_answer_was_lost_is_stored(proxy: FailingProxy, tmp_path: Path) -> None:
-    """The client repeats the request that stores the version, and is refused, since it was carried out."""
+    """The client retries the request that stores the version, and is refused, since it was carried out."""
     proxy.failing = False
     shelf = bucket_shelf(tmp_path, bucket(proxy.url), tmp_path.name)
     for version in (1, 2):

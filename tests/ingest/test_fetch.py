@@ -1,4 +1,4 @@
-"""The guarded client: where it goes, where it does not, and how much it takes."""
+"""The guarded client: which addresses it connects to, which it refuses, and how much it accepts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_address_that_the_rules_do_not_allow_is_refused_by_name(fetcher: Fetc
     assert "secret" not in str(caught.value)
 
 
-def test_only_hosts_on_the_list_are_asked(origin: Origin, rules: Rules) -> None:
+def test_only_listed_hosts_are_contacted(origin: Origin, rules: Rules) -> None:
     origin.add("/a", b"here")
     elsewhere = replace(rules, hosts=("*.example.org", "data.example.net"))
     with Fetcher(elsewhere) as fetcher, pytest.raises(BadValue, match="list of allowed hosts"):
@@ -74,7 +74,7 @@ def test_only_hosts_on_the_list_are_asked(origin: Origin, rules: Rules) -> None:
         assert fetcher.read(origin.url("/a"), 100) == b"here"
 
 
-#: One address of each network that IANA's registries of special purposes have, or had: written down once more.
+#: One address of each special-purpose network in IANA's registries, past or present, written again here.
 SPECIAL = """
 0.0.0.1 10.0.0.1 100.64.0.1 127.0.0.1 169.254.0.1 172.16.0.1 172.31.255.254 192.0.0.1 192.0.2.1 192.88.99.1
 192.168.0.1 198.18.0.1 198.19.255.254 198.51.100.1 203.0.113.1 224.0.0.1 239.255.255.254 240.0.0.1 255.255.255.255
@@ -86,7 +86,7 @@ SPECIAL = """
 def test_no_network_of_a_special_purpose_is_public() -> None:
     addresses = [ip_address(each) for each in SPECIAL.split()]
     assert [each for each in addresses if not why_not_address(str(each), Rules())] == []
-    # What Python's own table says differs from version to version: ours has each of them, and no more.
+    # Python's own table differs from version to version: ours has each of its networks, and no more.
     ours = {network for network in NOT_PUBLIC for each in addresses if each in network}
     assert ours == set(NOT_PUBLIC)
     assert [each for each in addresses if not any(each in network for network in NOT_PUBLIC)] == []
@@ -95,7 +95,7 @@ def test_no_network_of_a_special_purpose_is_public() -> None:
 
 
 def test_a_name_that_changes_its_address_is_checked_at_every_connection(rules: Rules, origin: Origin) -> None:
-    """The second answer would lead to 127.0.0.2; the connection goes to the address that was checked."""
+    """The second lookup would return 127.0.0.2; the connection goes to the address that was checked."""
     answers = [["127.0.0.1"], ["127.0.0.2"], ["127.0.0.1", "127.0.0.2"]]
     asked: list[str] = []
 
@@ -187,7 +187,7 @@ def secure(certificate: Path) -> Iterator[Origin]:
         yield found
 
 
-def test_a_certificate_that_nobody_vouches_for_is_not_taken(secure: Origin, rules: Rules) -> None:
+def test_an_untrusted_certificate_is_refused(secure: Origin, rules: Rules) -> None:
     url = secure.add("/a", b"here")
     there = replace(rules, ports=frozenset({secure.port}))
     with Fetcher(there) as fetcher, pytest.raises(ServiceUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
@@ -221,7 +221,7 @@ def test_a_redirect_does_not_leave_encryption(
 # ---------------------------------------------------------------- how much, how long
 
 
-def test_a_body_is_cut_off_at_the_limit_whether_or_not_its_length_is_said(origin: Origin, rules: Rules) -> None:
+def test_a_body_is_cut_off_at_the_limit_with_or_without_its_length(origin: Origin, rules: Rules) -> None:
     origin.always["/endless"] = acts.endless()
     said = origin.add("/said", bytes(5000))
     with Fetcher(replace(rules, max_bytes=4000)) as fetcher:
@@ -232,10 +232,10 @@ def test_a_body_is_cut_off_at_the_limit_whether_or_not_its_length_is_said(origin
 
 
 @pytest.mark.parametrize(("seconds", "names"), [(3600, True), (59, False), (-3600, False)])
-def test_a_time_of_change_names_a_file_once_it_is_past(
+def test_a_modification_time_identifies_a_file_once_it_is_past(
     fetcher: Fetcher, origin: Origin, seconds: float, *, names: bool
 ) -> None:
-    """Within one second a file may change twice: parts of two files would be taken for one."""
+    """A file may change twice within one second: parts of two files would be taken for one."""
     changed = formatdate(time.time() - seconds, usegmt=True)
     url = origin.add("/a", b"", acts.status(200, Last_Modified=changed))
     assert fetcher.head(url).validator == (changed if names else "")
@@ -255,26 +255,26 @@ def test_a_body_shorter_than_promised_is_not_a_file(fetcher: Fetcher, origin: Or
         fetcher.read(url, 1000)
 
 
-def test_a_slow_drip_is_ended_by_the_lowest_rate(origin: Origin, rules: Rules) -> None:
+def test_a_slow_transfer_is_ended_by_the_minimum_rate(origin: Origin, rules: Rules) -> None:
     origin.always["/drip"] = acts.drip()
     hasty = replace(rules, slow_seconds=0.2, min_rate=10_000)
     with Fetcher(hasty) as fetcher, pytest.raises(ServiceUnavailable, match="too slow"):
         fetcher.read(origin.url("/drip"), 10**9)
 
 
-def test_a_drip_is_ended_by_the_time_for_the_whole(origin: Origin, rules: Rules) -> None:
+def test_a_slow_transfer_is_ended_by_the_total_time_limit(origin: Origin, rules: Rules) -> None:
     origin.always["/drip"] = acts.drip()
     with Fetcher(replace(rules, total_seconds=0.3)) as fetcher, pytest.raises(ServiceUnavailable, match="too long"):
         fetcher.read(origin.url("/drip"), 10**9)
 
 
-def test_headers_that_drip_are_ended_by_the_time_for_an_answer(origin: Origin, rules: Rules) -> None:
+def test_slow_headers_are_ended_by_the_time_limit_for_an_answer(origin: Origin, rules: Rules) -> None:
     origin.always["/headers"] = acts.drip_headers()
     with Fetcher(replace(rules, answer_seconds=0.3)) as fetcher, pytest.raises(ServiceUnavailable, match="too long"):
         fetcher.read(origin.url("/headers"), 10**9)
 
 
-def test_silence_is_ended_by_the_time_for_silence(origin: Origin, rules: Rules) -> None:
+def test_silence_is_ended_by_the_read_timeout(origin: Origin, rules: Rules) -> None:
     url = origin.add("/a", bytes(100), acts.silence)
     with (
         Fetcher(replace(rules, idle_seconds=0.3)) as fetcher,
@@ -283,7 +283,7 @@ def test_silence_is_ended_by_the_time_for_silence(origin: Origin, rules: Rules) 
         fetcher.read(url, 10**9)
 
 
-def test_a_transfer_that_waits_for_bytes_stops_when_it_is_asked(fetcher: Fetcher, origin: Origin) -> None:
+def test_a_transfer_that_waits_for_bytes_stops_on_request(fetcher: Fetcher, origin: Origin) -> None:
     url = origin.add("/a", bytes(100), acts.silence)
     told = threading.Event()
     with fetcher.open(url, stop=told.is_set) as body:
@@ -311,7 +311,7 @@ def test_permanent_http_errors_are_recognised(fetcher: Fetcher, origin: Origin, 
 # ---------------------------------------------------------------- sizes
 
 
-def test_sizes_are_asked_for_side_by_side_and_never_fail(fetcher: Fetcher, origin: Origin, tmp_path: Path) -> None:
+def test_sizes_are_requested_in_parallel_and_never_fail(fetcher: Fetcher, origin: Origin, tmp_path: Path) -> None:
     origin.always["/unknown"] = lambda handler: handler.head(200, None, {"Connection": "close"})
     origin.always["/busy"] = acts.status(503)
     origin.add("/get-only", b"12345678", acts.status(405))

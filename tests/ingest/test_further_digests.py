@@ -1,4 +1,4 @@
-"""Digests of depositors that OCFL has no place for: kept in the inventory, and verified all the same."""
+"""Depositors' digests that OCFL does not define: kept in the inventory, and verified as well."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_all_digests_of_a_manifest_are_recorded_and_verified(here: Site) -> None
         assert zlib.crc32(b"crc32") == int(crc32["crc32"], 16)
 
 
-def test_a_new_version_drops_what_an_earlier_inventory_should_not_have_had(tmp_path: Path) -> None:
-    """As objects were written before: their next inventory is correct."""
+def test_a_new_version_drops_digests_that_an_earlier_inventory_should_not_have_had(tmp_path: Path) -> None:
+    """Objects as earlier versions wrote them: their next inventory is correct."""
     shelf = disk_shelf(tmp_path)
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=CONTENT)))
     document = stored_inventory(shelf)

@@ -1,4 +1,4 @@
-"""A storage behind HTTP: what it is sent, and what its answers mean."""
+"""A storage behind HTTP: the requests it gets, and how its answers are interpreted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_version_is_added(storage: HttpStorage, origin: Origin) -> None:
     assert parse_qs(seen.body.decode()) == {"t": ["json"], "manifest": ["#%eof\n"]}
 
 
-def test_an_update_names_what_goes_and_a_large_manifest_is_fetched(storage: HttpStorage, origin: Origin) -> None:
+def test_an_update_names_removed_files_and_a_large_manifest_is_fetched(storage: HttpStorage, origin: Origin) -> None:
     origin.always[f"/store/update{PATH}"] = version("4")
     addition = Addition(ARK, "x" * MANIFEST_BYTES, "https://h/m", "jid1", update=True, remove="producer/a")
     assert storage.add(addition) == 4

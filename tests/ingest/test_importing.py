@@ -135,7 +135,7 @@ def test_an_import_that_was_interrupted_is_completed_by_a_repeat(
 
 
 class Death(BaseException):
-    """The process ends here: nothing handles it."""
+    """The process ends here: no handler catches it."""
 
 
 def _import_and_die(gate: Gate, root: Path, point: int, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -167,7 +167,7 @@ def _import_and_die(gate: Gate, root: Path, point: int, monkeypatch: pytest.Monk
     return False
 
 
-def test_a_storage_that_is_away_stores_nothing_half(gate: Gate, there: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_storage_stores_nothing_partly(gate: Gate, there: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     root = Maker().make(there.folder / "object")
 
     def full(*_: object, **_how: object) -> None:
@@ -311,7 +311,7 @@ def in_all(edit: Callable[[Document], object]) -> Callable[[Document, int], None
 
 
 def test_unusual_versions_are_kept_in_an_object_without_warnings(gate: Gate, there: Site) -> None:
-    """No message, no address, an address that is no URI, small letters in a time, versions without files."""
+    """No message, no address, an address that is not a URI, lower-case letters in a time, versions without files."""
     ways = {
         "none": of_each_version(lambda version: [version.pop(key, None) for key in ("message", "user")]),
         "odd": of_each_version(put("user", value={"name": "Ann", "address": "Main Street 1"})),
@@ -363,7 +363,7 @@ def test_an_imported_object_is_exported_updated_deleted_and_imported_again(gate:
 # ---------------------------------------------------------------- the command
 
 
-def test_the_command(there: Site) -> None:
+def test_the_import_command(there: Site) -> None:
     there.profile()
     root = there.folder / "root"
     Maker(object_id="info:example/1").make(root / "a")

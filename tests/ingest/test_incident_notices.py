@@ -1,4 +1,4 @@
-"""Notices of incidents, for real: a receiver that checks signatures, a mail server, outages, a killed messenger."""
+"""Notices of incidents: a receiver that checks signatures, a mail server, outages, a killed messenger."""
 
 import base64
 import hashlib
@@ -65,7 +65,7 @@ def fail_for_good(gate: Gate, *dataids: str, job: str = "clean") -> None:
 
 
 def send(gate: Gate) -> None:
-    """One round of the messenger, with all pauses over."""
+    """One round of the messenger, with all pauses skipped."""
     database: Any = gate.store.inventory
     database._database.write(lambda tx: tx.run(NOW_DUE))
     (rounds,) = daemon_rounds(gate, ["messenger"], 1.0)
@@ -73,7 +73,7 @@ def send(gate: Gate) -> None:
 
 
 def check_signature(seen: acts.Seen) -> None:
-    """As Standard Webhooks say, computed without our code."""
+    """As Standard Webhooks define it, computed without our code."""
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
     signed = f"{seen.headers['webhook-id']}.{seen.headers['webhook-timestamp']}.".encode() + seen.body
     expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
@@ -100,7 +100,7 @@ def test_an_outage_and_the_recovery_are_one_signed_message_each(url: str, origin
     gate.close()
 
 
-def test_a_receiver_that_is_down_gets_it_later_under_the_same_id(url: str, origin: Origin) -> None:
+def test_a_receiver_that_is_down_gets_the_notice_later_under_the_same_id(url: str, origin: Origin) -> None:
     origin.add("/hook", b"", acts.reset, acts.status(429, Retry_After="1800"), acts.status(503))
     gate = opened(url, webhook(origin))
     fail_for_good(gate, "1")
@@ -148,7 +148,7 @@ def test_an_outage_that_hits_several_jobs_is_one_message(url: str, origin: Origi
     gate.close()
 
 
-def test_mail_and_slack_say_it_to_people(url: str, origin: Origin, box: tuple[Box, int]) -> None:
+def test_mail_and_slack_notices_are_readable(url: str, origin: Origin, box: tuple[Box, int]) -> None:
     origin.add("/slack", b"ok")
     kept, port = box
     notices = {"team": {"slack": origin.url("/slack")}, "night": {"mail": ["ann@example.org", "bob@example.org"]}}
@@ -207,7 +207,7 @@ def test_two_services_on_one_store_send_one_notice(url: str, origin: Origin) -> 
 
 
 def test_a_messenger_that_is_killed_after_sending_sends_again_under_the_same_id(url: str, origin: Origin) -> None:
-    """Between the receiver's answer and the record of it nothing can be known: at least once, and recognisable."""
+    """A crash between the receiver's answer and its record cannot be noticed: sent at least once, with the same id."""
     origin.add("/hook", b"")
     gate = opened(url, webhook(origin))
     fail_for_good(gate, "1")

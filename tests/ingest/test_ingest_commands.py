@@ -1,4 +1,4 @@
-"""The commands for profiles and for what is stored, and the daemons as a user starts them."""
+"""The commands for profiles and stored objects, and the daemons as a user starts them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def damage(root: Path) -> None:
     path.write_bytes(b"a mop" + path.read_bytes()[5:])
 
 
-def test_one_that_cannot_be_read_keeps_nobody_from_verifying_the_rest(command: Commands, there: Site) -> None:
+def test_an_unreadable_object_does_not_prevent_verifying_the_rest(command: Commands, there: Site) -> None:
     there.profile()
     there.profile("maps")
     with there.gate() as gate, running(gate):

@@ -53,14 +53,14 @@ def here(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> It
         next(each, None)
 
 
-def test_processes_that_are_killed_at_random_leave_nothing_wrong(here: Site) -> None:
+def test_processes_killed_at_random_leave_no_damage(here: Site) -> None:
     chance = random.Random()
     with here.gate() as gate:
         batch = submit(here, gate, JOBS)
         processes = [start_daemon(here) for _ in range(2)]
         try:
             for _ in range(KILLS):
-                # Something must have moved since the last kill, so that every process got to its work.
+                # Some job must have moved since the last kill, so that every process got to its work.
                 await_progress(gate, batch, chance.uniform(0.0, 1.0))
                 victim = chance.randrange(len(processes))
                 kill(processes[victim])
@@ -74,7 +74,7 @@ def test_processes_that_are_killed_at_random_leave_nothing_wrong(here: Site) -> 
             assert_right(here, gate, ended(gate, batch, 600), JOBS)
 
 
-def test_a_death_between_any_two_writes_of_storing_and_recording_leaves_nothing_wrong(
+def test_a_death_between_any_two_writes_of_storing_and_recording_leaves_no_damage(
     here: Site, processes: Zygote
 ) -> None:
     with here.gate() as gate:
@@ -85,7 +85,7 @@ def test_a_death_between_any_two_writes_of_storing_and_recording_leaves_nothing_
         die(processes, here, first, 0)  # The first one makes the storage root too.
         writes = int(die(processes, here, second, 0))
         assert writes > 20
-        # Leases are renewed now and then, which counts too: the last few writes may not be reached.
+        # Lease renewals count as writes too: the last few writes may not be reached.
         points = [1 + number * (writes - 5) // (POINTS - 1) for number in range(POINTS)]
         assert [die(processes, here, job, point) for job, point in zip(others, points, strict=True)] == [
             "killed"
@@ -119,7 +119,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def await_progress(gate: Gate, batch: Batch, more: float) -> None:
-    """Until some job has moved, and a moment of chance longer; at the end there is nothing left to move."""
+    """Until some job has moved, and a moment longer at random; at the end no job is left to move."""
 
     def picture() -> object:
         found = gate.queue.batch(batch.id)

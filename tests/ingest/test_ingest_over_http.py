@@ -1,4 +1,4 @@
-"""The commands of ingest on a machine that has neither store nor storage: a service does it all."""
+"""The commands of ingest on a machine without store or storage: a service carries them out."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.ingest.test_ingest_commands import damage, good
 
 
 class Elsewhere(Headgate):
-    """The command, with nothing but the address of a service and a token."""
+    """The command, with only the address of a service and a token."""
 
     def __init__(self, server: Server, token: str, folder: Path) -> None:
         super().__init__("", folder)
@@ -73,8 +73,10 @@ def test_mistakes_in_profiles_are_reported_as_they_are_at_the_service(elsewhere:
     assert "did you mean 'callback_failure'" in told.err
 
 
-def test_nobody_ingests_a_file_that_somebody_else_submitted(gate: Gate, elsewhere: Elsewhere, there: Site) -> None:
-    """Readers see its address; that alone must not bring it into a collection of their own."""
+def test_a_file_that_another_principal_submitted_cannot_be_ingested(
+    gate: Gate, elsewhere: Elsewhere, there: Site
+) -> None:
+    """Readers see its address; that alone must not allow ingesting it into their own collection."""
     there.profile()
     url = str(elsewhere.environment()["HEADGATE_SERVER"])
     scopes = ["queue:submit", "queue:work", "read"]

@@ -1,4 +1,4 @@
-"""Mails: handed over whole, encrypted or not at all, and what a server says is told apart."""
+"""Mails: delivered whole, encrypted or not at all, and the answers of servers are distinguished."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ def test_a_mail_arrives_whole(start: Start, box: Box) -> None:
     assert b"completed.json" in envelope.content
 
 
-def test_recipients_that_are_not_taken_are_named(start: Start, box: Box) -> None:
+def test_refused_recipients_are_named(start: Start, box: Box) -> None:
     box.recipients = {"ben@example.org": "550 no such person"}
     refused = send(start(), mail("ann@example.org", "ben@example.org"))
     assert refused == {"ben@example.org": Refusal(for_good=True, why="550 no such person")}
     assert len(box.mails) == 1
 
 
-def test_a_mail_goes_to_some_of_its_recipients(start: Start, box: Box) -> None:
+def test_a_mail_can_be_sent_to_some_of_its_recipients(start: Start, box: Box) -> None:
     assert send(start(), mail("ann@example.org", "ben@example.org"), ["ben@example.org"]) == {}
     assert [each.rcpt_tos for each in box.mails] == [["ben@example.org"]]
 
 
-def test_a_server_that_hangs_up_after_some_recipients_has_taken_none(start: Start, box: Box) -> None:
+def test_a_server_that_disconnects_after_some_recipients_has_accepted_none(start: Start, box: Box) -> None:
     box.recipients = {"ben@example.org": "421 later"}
     refused = send(start(), mail("ann@example.org", "ben@example.org", "cat@example.org"))
     assert {address: refusal.for_good for address, refusal in refused.items()} == {
@@ -89,7 +89,7 @@ def test_temporary_and_permanent_failures_are_distinguished(
         send(start(), mail())
 
 
-def test_a_server_that_is_down_may_be_up_later() -> None:
+def test_a_server_that_is_down_is_a_temporary_failure() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(ServiceUnavailable, match="timed out"):

@@ -1,4 +1,4 @@
-"""Manifests: read as Merritt reads them, every mistake at once with its line, and read again as written."""
+"""Manifests: read as Merritt reads them, all mistakes at once with their lines, and read again as written."""
 
 import contextlib
 from dataclasses import replace
@@ -68,10 +68,10 @@ def with_rows(*lines: str) -> str:
     return "\n".join([*lines, "#%eof"])
 
 
-# ---------------------------------------------------------------- what is read
+# ---------------------------------------------------------------- reading
 
 
-def test_an_object_manifest_of_production() -> None:
+def test_an_object_manifest_from_production_is_read() -> None:
     read = manifest.parse(OBJECT_TEXT.encode(), (OBJECT,))
     assert read.layout is OBJECT
     assert read.entries == (
@@ -90,7 +90,7 @@ def test_an_object_manifest_of_production() -> None:
     )
 
 
-def test_a_batch_manifest_of_production() -> None:
+def test_a_batch_manifest_from_production_is_read() -> None:
     read = manifest.parse(BATCH_TEXT.encode(), BATCHES)
     assert read.layout is CONTAINERS
     first, second = read.entries
@@ -101,7 +101,7 @@ def test_a_batch_manifest_of_production() -> None:
     assert (second.title, second.creator) == ("The Outdoor Store, Portland OR", "")
 
 
-#: A word for each column that takes no other.
+#: A heading for each column that takes no other.
 CELLS = {
     "fileURL": "https://example.org/a.txt", "hashAlgorithm": "sha-256", "hashValue": "0" * 64, "fileSize": "7",
     "fileLastModified": "2026-11-15T00:00:00Z", "primaryIdentifier": "ark:/99999/fk4abc", "mimeType": "text/plain",
@@ -109,7 +109,7 @@ CELLS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_column_is_passed_over(layout: ManifestLayout) -> None:
+def test_no_column_is_ignored(layout: ManifestLayout) -> None:
     def read(cells: list[str]) -> object:
         text = f"#%checkm_0.7\n#%profile | {layout.profile}\n{' | '.join(cells)}\n#%eof\n"
         try:
@@ -144,12 +144,12 @@ def test_every_line_end_a_byte_order_mark_and_an_end_marker_in_any_case(end: str
     assert read == manifest.parse(OBJECT_TEXT.encode(), (OBJECT,)) == manifest.parse(text.rstrip().encode(), (OBJECT,))
 
 
-def test_comments_blank_lines_and_columns_beyond_the_last_say_nothing() -> None:
+def test_comments_blank_lines_and_columns_beyond_the_last_are_ignored() -> None:
     text = with_rows("# a comment", "", "   \t ", "http://h/a||||||m|x|y|z", "#another", "http://h/b")
     assert names_of(text) == ["a", "b"]
 
 
-def test_blanks_around_bars_are_no_part_of_a_cell_but_encoded_ones_are() -> None:
+def test_blanks_around_bars_are_not_part_of_a_cell_but_encoded_ones_are() -> None:
     text = with_rows("  http://h/x \t|  |\t|||%20a%20b%7cc%7C", "http://h/y|||||2%2525")
     assert names_of(text) == [" a b|c%7C", "2%2525"]
 
@@ -174,16 +174,16 @@ def test_half_a_digest_is_not_accepted() -> None:
         ("Sha-512", "c" * 128, "sha512"),
     ],
 )
-def test_algorithms_are_one_in_any_spelling(spelling: str, value: str, algorithm: str) -> None:
+def test_spellings_of_an_algorithm_are_equal(spelling: str, value: str, algorithm: str) -> None:
     (entry,) = manifest.parse(with_rows(f"http://h/a|{spelling}|{value}").encode(), (OBJECT,)).entries
     assert (entry.algorithm, entry.digest) == (algorithm, value.lower().zfill(8))
 
 
-def test_a_time_that_cannot_be_read_says_nothing() -> None:
+def test_an_unreadable_time_is_ignored() -> None:
     assert manifest.parse(with_rows("http://h/a||||yesterday").encode(), (OBJECT,)).entries[0].modified is None
 
 
-def test_the_unassigned_is_no_identifier() -> None:
+def test_the_placeholder_for_unassigned_is_not_an_identifier() -> None:
     (entry,) = manifest.parse(with_rows("http://h/a||||||(:unas)|(:unas)").encode(), BATCHES).entries
     assert (entry.primary, entry.local) == ("", ())
 
@@ -192,7 +192,7 @@ def test_objects_of_a_batch_may_have_payloads_of_one_name() -> None:
     assert len(manifest.parse(with_rows("http://h/a|||||x.zip", "http://h/b|||||x.zip").encode(), BATCHES).entries) == 2
 
 
-# ---------------------------------------------------------------- what is wrong
+# ---------------------------------------------------------------- mistakes
 
 
 def test_every_mistake_is_reported_at_once_with_its_line() -> None:
@@ -289,8 +289,8 @@ def test_an_oversized_manifest_is_not_read() -> None:
     assert len(manifest.parse(text.encode(), (OBJECT,), most=11).entries) == 11
 
 
-def test_a_manifest_made_to_be_slow_is_not() -> None:
-    """Each would take minutes if the time grew with the square of its length."""
+def test_a_manifest_designed_to_be_slow_is_read_quickly() -> None:
+    """Each would take minutes if the time grew quadratically with its length."""
     for start, unit, end in (
         ("http://h/a", " ", "b"),
         ("http://h/a|||||", "x", ""),
@@ -323,7 +323,7 @@ def test_every_mistake_of_one_row_is_reported() -> None:
     assert [what.split(" ")[0] for _, what in caught.value.problems] == ["size", "ARK", "local"]
 
 
-def test_mistakes_without_end_are_cut_off() -> None:
+def test_a_long_list_of_mistakes_is_cut_off() -> None:
     found = problems_of("x\n" * 5000)
     assert len(found) == 1001
     assert found[-1] == (0, "there are 1,000 errors or more; the rest was not read")
@@ -331,7 +331,7 @@ def test_mistakes_without_end_are_cut_off() -> None:
 
 @given(st.binary(max_size=200))
 @example(b"#%profile |||\n|||\n#%eof")
-def test_whatever_the_bytes_it_is_a_manifest_or_a_list_of_mistakes(data: bytes) -> None:
+def test_any_bytes_are_a_manifest_or_a_list_of_mistakes(data: bytes) -> None:
     for expected in ((OBJECT,), BATCHES, (CONTENTS,), (STORAGE,)):
         try:
             assert manifest.parse(data, expected).entries
@@ -355,7 +355,7 @@ def test_written_records_can_be_read_again(layout: manifest.ManifestLayout, entr
 
 
 def only(layout: manifest.ManifestLayout, entry: ManifestEntry) -> ManifestEntry:
-    """What such a manifest can say of an entry."""
+    """The fields of an entry that such a manifest can express."""
     if "title" not in layout.columns:
         return replace(entry, primary="", local=(), creator="", title="", date="")
     return replace(entry, mime="")
@@ -408,7 +408,7 @@ def test_a_name_that_would_be_a_comment_is_not_written() -> None:
     assert manifest.parse(data, (CONTENTS,)).entries[0].name == "1.txt"
 
 
-def test_a_container_and_what_it_says_of_itself_are_compared_both_ways() -> None:
+def test_a_container_and_its_own_list_are_compared_both_ways() -> None:
     text = with_rows("a.txt | md5 | " + MD5 + " | 3", "b.txt | | | 4", "c.txt", f"d.txt | md5 | {MD5}")
     read = manifest.parse(text.encode(), (CONTENTS,))
     good = {
@@ -426,7 +426,7 @@ def test_a_container_and_what_it_says_of_itself_are_compared_both_ways() -> None
 
 
 @given(texts, file_names, locals_)
-def test_the_parts_of_the_generator_can_be_written(text: str, name: str, local: tuple[str, ...]) -> None:
+def test_generated_rows_can_be_written(text: str, name: str, local: tuple[str, ...]) -> None:
     """The round trip above would prove nothing if its rows were refused."""
     assert manifest.write(STORAGE, [ManifestEntry("http://h/a", name)])
     assert manifest.write(BATCH, [ManifestEntry("http://h/a", "a", local=local, title=text)])

@@ -1,4 +1,4 @@
-"""Names of files: nothing that is accepted can leave its folder, or be another's file."""
+"""File names: no accepted name can leave its folder, or collide with another file."""
 
 import os
 import random
@@ -38,7 +38,7 @@ FINE = [
 
 
 @pytest.mark.parametrize("name", TRICKS)
-def test_a_trick_is_refused_with_its_reason(name: str) -> None:
+def test_a_malicious_name_is_refused_with_its_reason(name: str) -> None:
     with pytest.raises(BadValue, match=r"^file name ") as error:
         check_file_name(name)
     assert len(error.value.why) > 5
@@ -109,7 +109,7 @@ def test_of_fifty_thousand_random_names_none_leaves_its_folder() -> None:
 
 
 @given(st.text(max_size=40))
-def test_whatever_the_text_it_stays_below_or_is_refused(text: str) -> None:
+def test_any_text_stays_below_its_folder_or_is_refused(text: str) -> None:
     name = accepted(text)
     if name is not None:
         stays_below(name)
@@ -126,7 +126,7 @@ def test_whatever_the_text_it_stays_below_or_is_refused(text: str) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("place", ["", "the disk"])
-def test_names_that_would_be_one_place_collide(one: str, other: str, place: str) -> None:
+def test_names_of_one_place_collide(one: str, other: str, place: str) -> None:
     (found,) = collisions([one, "between", other], place)
     assert (found.earlier, found.index) == (0, 2)
     assert repr(other) in found.why
@@ -154,8 +154,8 @@ def test_each_later_name_is_reported_with_the_first() -> None:
     assert [(found.earlier, found.index) for found in collisions(names, "it")] == [(0, 2), (0, 3), (1, 4)]
 
 
-def test_a_folder_is_asked_whether_it_keeps_case(tmp_path: Path) -> None:
-    """A second name of one file stands for a file system that finds a file by any spelling."""
+def test_a_folder_is_tested_for_case_sensitivity(tmp_path: Path) -> None:
+    """A second name for a file simulates a file system that finds a file by any spelling."""
     (tmp_path / ".Mark 1").touch()
     assert keeps_case(tmp_path, ".Mark 1")
     assert keeps_case(tmp_path, "missing")

@@ -1,4 +1,4 @@
-"""What is special about the storage in a folder."""
+"""Behaviour specific to the storage in a folder."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_a_deleted_object_leaves_no_folder(shelf: Shelf, tmp_path: Path) -> None
     assert list((tmp_path / "storage.staging").iterdir()) == []
 
 
-def test_a_version_that_the_inventory_does_not_know_is_found(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_version_that_the_inventory_does_not_list_is_found(shelf: Shelf, tmp_path: Path) -> None:
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
     (tmp_path / "storage" / home_of(ARK) / "v3").mkdir()
     assert [problem.path for problem in shelf.storage.verify(ARK)] == ["v3"]
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_another_program_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "letter.txt").write_text("dear")
     with pytest.raises(ForeignStore, match=r"letter\.txt"):
@@ -54,7 +54,7 @@ def test_a_stage_on_another_disk_is_refused(tmp_path: Path) -> None:
         OcflStorage(tmp_path / "storage", Path("/proc/self"))
 
 
-def test_a_disk_that_does_not_take_it_is_unavailable(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_unavailable(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

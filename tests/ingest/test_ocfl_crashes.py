@@ -1,4 +1,4 @@
-"""Deaths at every point of storing: the old version stays readable, and a repeat gives one version, never two."""
+"""Crashes at every point of storing: the old version stays readable, and a repeat creates one version, never two."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.ingest.validator import validate
 
 ARK = "ark:/13030/m5br8stc"
 WHEN = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
-#: Every call that changes what a disk holds, or makes it last.
+#: Every call that changes files or syncs them.
 CALLS = ["fsync", "mkdir", "open", "rename", "replace", "rmdir", "unlink", "write"]
 
 
 def dies_at(point: int, work: Callable[[], object]) -> bool:
-    """Do the work in a child that is killed before its n-th call of that kind. False: it ended before."""
+    """Do the work in a child process that is killed before its n-th call of that kind. False: it ended before."""
     child = os.fork()
     if child == 0:
         with suppress(BaseException):
@@ -80,7 +80,7 @@ class Scene:
         return root
 
     def check(self, storage: OcflStorage, *allowed: int) -> int:
-        """Every version that is there is whole; how many there are."""
+        """Check that every existing version is complete; returns their number."""
         versions = storage.list_versions(ARK)
         assert len(versions) in allowed
         for version in versions:
@@ -100,13 +100,13 @@ class Scene:
 
 @pytest.fixture(autouse=True)
 def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill loses nothing that was written, synced or not; so the calls are counted and need not be made."""
+    """A kill loses nothing that was written, synced or not; so syncs are counted and need not be executed."""
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of small files are made."""
+    """A folder in memory if there is one: thousands of small files are created."""
     shared = Path("/dev/shm")  # noqa: S108 - the folder within has a name of its own
     with TemporaryDirectory(dir=shared if shared.is_dir() else tmp_path) as folder:
         yield Path(folder)
@@ -126,7 +126,7 @@ def check_recovery(scene: Scene, root: Path, before: int, after: int) -> None:
 
 @pytest.mark.parametrize("recovers", [True, False], ids=["by a restart", "by the next writer"])
 @pytest.mark.parametrize("old", [0, 2])
-def test_a_death_while_a_version_is_stored(scene: Scene, old: int, *, recovers: bool) -> None:
+def test_a_death_while_a_version_is_stored_leaves_one_whole_version(scene: Scene, old: int, *, recovers: bool) -> None:
     new = old + 1
     point, roots, stored, died = 0, [], set(), True
     while died:
@@ -148,7 +148,7 @@ def test_a_death_while_a_version_is_stored(scene: Scene, old: int, *, recovers: 
     validate(*roots)
 
 
-def test_a_death_while_an_object_is_deleted(scene: Scene) -> None:
+def test_a_death_while_an_object_is_deleted_can_be_repeated(scene: Scene) -> None:
     point, roots, left = 0, [], set()
     while True:
         point += 1
@@ -165,7 +165,7 @@ def test_a_death_while_an_object_is_deleted(scene: Scene) -> None:
     validate(*roots)
 
 
-def test_a_death_while_the_root_is_made(memory: Path) -> None:
+def test_a_death_while_the_root_is_created_can_be_repeated(memory: Path) -> None:
     point = 0
     while True:
         point += 1
@@ -191,14 +191,12 @@ def test_the_stage_of_a_living_writer_is_left_alone(scene: Scene) -> None:
 
 
 def test_the_test_can_fail() -> None:
-    """A child that breaks instead of dying is not taken for one that died."""
+    """A child process that raises is not mistaken for one that was killed."""
     with pytest.raises(AssertionError):
         dies_at(10_000, lambda: sys.exit(3))
 
 
-def test_nothing_is_moved_into_place_before_it_would_outlive_a_loss_of_power(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_moved_into_place_before_it_is_synced(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: set[int] = set()
     moved: list[str] = []
     real = os.rename

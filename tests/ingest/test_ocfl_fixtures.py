@@ -1,4 +1,4 @@
-"""The objects that the OCFL community keeps for validators, made again by their names, and the codes in these."""
+"""The OCFL community's test objects for validators, recreated by their names, and the codes in these names."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def both(*changes: Callable[[Document], object]) -> Callable[[Document], object]
 
 
 def append(name: str) -> Callable[[Path], object]:
-    """Change a file that stays what it means."""
+    """Change a file without changing its meaning."""
     return lambda root: (root / name).write_bytes((root / name).read_bytes() + b"\n")
 
 
 def without_first_file(document: Document) -> None:
-    """Leave the file that is only in the first version out of the manifest, but not out of its state."""
+    """Remove a file that is only in the first version from the manifest, but not from the version's state."""
     document["manifest"].pop(next(iter(document["manifest"])))
     document["fixity"] = {}
 
@@ -62,7 +62,7 @@ def upper_state(document: Document) -> None:
 
 
 def wrong_digest(document: Document) -> None:
-    """Another digest in manifest and state, of no file."""
+    """Another digest in manifest and state, which no file has."""
     old = next(iter(document["manifest"]))
     new = "0" * len(old)
     document["manifest"][new] = document["manifest"].pop(old)
@@ -78,14 +78,14 @@ def outside_content(document: Document) -> None:
 
 
 def numbers_from_ten(document: Document) -> None:
-    """Ten versions with two digits, of which the last has no zero."""
+    """Ten versions with two digits, the last one without zero."""
     first = document["versions"]["v01"]
     document["versions"] = {f"v{number:02}": first for number in range(1, 11)}
     document["head"] = "v10"
 
 
-#: By its name in their collection, in which the expected codes come first: the way to such an object, and other codes
-#: that it should have by the words of OCFL 1.1 (where the name is older than these).
+#: By name in their collection, which begins with the expected codes: how to create the object, and further codes that
+#: OCFL 1.1 requires (where the name is older).
 FIXTURES: dict[str, tuple[Broken, str]] = {
     "E001_extra_dir_in_root": (Broken(files=folder("extra_dir")), ""),
     "E001_extra_file_in_root": (Broken(files=write("extra_file")), ""),
@@ -171,7 +171,7 @@ FIXTURES: dict[str, tuple[Broken, str]] = {
     ),
     "E111_null_fixity": (Broken(put("fixity", value=None)), ""),
 }  # fmt: skip
-#: Objects that are valid, and not as good as they should be.
+#: Objects that are valid, with warnings.
 WARNED: dict[str, Broken] = {
     "W001_zero_padded_versions": Broken(change={"width": 4}),
     "W001_W004_W005_zero_padded_versions": Broken(change={"width": 4, "algorithm": "sha256", "object_id": "bb123cd"}),
@@ -207,11 +207,11 @@ def test_a_bad_object_is_reported_with_the_codes_of_its_name(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("name", WARNED)
-def test_a_valid_object_is_warned_about_with_the_codes_of_its_name(tmp_path: Path, name: str) -> None:
+def test_a_valid_object_has_the_warnings_of_its_name(tmp_path: Path, name: str) -> None:
     assert codes_of(WARNED[name].make(tmp_path / "object")) == expected(name, "")
 
 
-def test_the_independent_validator_calls_the_same_objects_bad(tmp_path: Path) -> None:
+def test_the_independent_validator_rejects_the_same_objects(tmp_path: Path) -> None:
     bad = [(name, form) for name in FIXTURES for form in FORMS]
     roots = [FIXTURES[name][0].make(tmp_path / "-".join((name, *form)), *form) for name, form in bad]
     for root, (valid, _codes) in zip(roots, verdicts(roots), strict=True):

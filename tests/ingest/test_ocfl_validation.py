@@ -1,4 +1,4 @@
-"""Every rule of OCFL that an object can break, by its code; and the same verdicts as the independent validator."""
+"""Every rule of OCFL that an object can break, by code; and the same verdicts as the independent validator."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.ingest.ocfl_objects import (
 )
 from tests.ingest.validator import verdicts
 
-#: Ways in which objects of other tools differ, all of them valid.
+#: Valid variants of objects of other tools.
 WHOLE: dict[str, Maker] = {
     "usual": Maker(),
     "padded": Maker(width=5),
@@ -64,7 +64,7 @@ def opened(root: Path, path: str) -> Iterator[BinaryIO]:
 
 
 def as_keys(root: Path) -> Validation:
-    """The same object as a bucket has it: files, and nothing else."""
+    """The same object in a bucket: files, without folders."""
     files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
     sizes = {str(path.relative_to(root)): path.stat().st_size for path in files}
     return validate_object(KeyTree(sizes, lambda path: opened(root, path)))
@@ -154,10 +154,10 @@ def test_a_bucket_is_checked_by_the_same_rules(tmp_path: Path, code: str, index:
     assert set(there) == set(here)
 
 
-# ---------------------------------------------------------------- whatever the bytes
+# ---------------------------------------------------------------- arbitrary damage
 
 
-def test_a_folder_that_is_none_is_reported(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_reported(tmp_path: Path) -> None:
     assert codes(findings(tmp_path / "nothing")) == {"", "E003", "E063"}
     (tmp_path / "file").write_bytes(b"")
     assert codes(findings(tmp_path / "file")) == {"", "E003", "E063"}
@@ -190,7 +190,7 @@ def test_a_pipe_in_place_of_an_inventory_is_reported_and_not_read(tmp_path: Path
     assert "E063" in codes(findings(root))
 
 
-def test_a_folder_in_place_of_an_inventory_is_one_that_should_not_be_there(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_an_inventory_is_reported(tmp_path: Path) -> None:
     """The independent validator ends with a traceback."""
     root = Broken(files=remove("v1/inventory.json*")).make(tmp_path / "object")
     (root / "v1/inventory.json").mkdir()
@@ -228,7 +228,7 @@ def test_paths_of_any_depth_are_walked_or_reported(tmp_path: Path) -> None:
     assert (found.code, found.why) == ("", "its path has more than 4,096 characters")
 
 
-def test_findings_are_cut_off_where_nobody_would_read_on(tmp_path: Path) -> None:
+def test_a_long_list_of_findings_is_cut_off(tmp_path: Path) -> None:
     root = Maker(versions=[{f"{number}.txt": b"%d" % number for number in range(MOST_FINDINGS + 50)}]).make(
         tmp_path / "o"
     )
@@ -259,7 +259,7 @@ def test_no_damage_to_files_breaks_the_validator(tmp_path: Path) -> None:
             assert set(as_keys(root).findings) == set(found), root
 
 
-# ---------------------------------------------------------------- beside the independent validator
+# ---------------------------------------------------------------- comparison with the independent validator
 
 
 def raw_inventories(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
@@ -299,15 +299,15 @@ def write_on_in_a_sidecar(root: Path) -> None:
 
 
 def late_file(document: Document) -> None:
-    """The file of the second version lies in the first one, whose inventory does not know it."""
+    """The file of the second version is in the first one, whose inventory does not list it."""
     moved = {"v2/content/b.txt": "v1/content/b.txt"}
     for block in (document["manifest"], document["fixity"]["md5"]):
         for digest, paths in block.items():
             block[digest] = [moved.get(path, path) for path in paths]
 
 
-#: Where ocfl-py 2.1.0 calls an object valid that is not: the codes that we report, what the specification says, and
-#: such an object.
+#: Invalid objects that ocfl-py 2.1.0 calls valid: the codes that we report, the words of the specification, and the
+#: object.
 STRICTER: dict[str, tuple[str, Broken]] = {
     "E102": (
         "Section 3.5: an inventory MUST NOT have keys that are not described. ocfl-py does not look for any.",
@@ -389,12 +389,15 @@ _STRICTER, _LAXER = ({code for each in table for code in each.split()} for table
 
 
 def compare(roots: list[Path]) -> tuple[int, set[str]]:
-    """How many verdicts agree, and the codes that explain the others. Fails for one that nothing explains."""
+    """The number of equal verdicts, and the codes that explain the others.
+
+    Fails for a difference that nothing explains.
+    """
     agreed, explained, unexplained = 0, set(), []
     for root, (valid, theirs) in zip(roots, verdicts(roots), strict=True):
         ours = validate_object(FolderTree(root)).errors
         if valid is None:
-            # It ended with a traceback: no verdict, but nothing that breaks a program like this is valid.
+            # It ended with a traceback: no verdict, but no valid object breaks the validator in this way.
             assert ours, root
         elif valid == (not ours):
             agreed += 1

@@ -1,4 +1,4 @@
-"""An inventory of another system records the objects: everything else is Headgate's, and needs nothing of that step."""
+"""Objects are recorded in the inventory of another system: all other steps are Headgate's, and do not depend on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REST = [name for name in CONSUMERS if name != "job-recording"]
 
 @pytest.mark.parametrize("here", test_end_to_end.STORES, indirect=True)
 def test_notices_and_reports_are_sent_where_another_system_records(here: Site) -> None:
-    """It takes the job, records in its own database, and finishes the step without a word about the object."""
+    """It takes the job, records it in its own database, and finishes the step without a message about the object."""
     here.profile()
     with here.gate() as gate, running(gate, only=REST):
         batch = gate.queue.submit("demo", "ann", here.origin.add("/page.txt", b"a page"), type="file", erc_what="Page")

@@ -1,4 +1,4 @@
-"""One job an object, whatever the submission is."""
+"""One job for each object, whatever the submission is."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_a_batch_manifest_creates_one_job_per_row_of_the_type_in_its_head(
             "digest_type": "md5", "digest_value": "0123456789abcdef0123456789abcdef",
         },
     )  # fmt: skip
-    # What was said of the batch's own payload is not said of an object's.
+    # Settings of the batch's own payload do not apply to its objects.
     assert second.settings == {"erc_who": "Everybody", "note": "n", "filename": "2"}
     assert second.identifiers == Identifiers()
 
@@ -82,10 +82,10 @@ def test_without_a_head_the_type_of_the_submission_counts(type_: str) -> None:
         ("my-single-file-batch-manifest", "single-file-batch-manifest"), ("xbatch-manifest", "batch-manifest"),
     ],
 )  # fmt: skip
-def test_the_words_of_forms(word: str, expected: str) -> None:
+def test_words_for_the_type_of_a_submission(word: str, expected: str) -> None:
     assert submission_type(word) == expected
 
 
-def test_a_word_that_is_no_type() -> None:
+def test_a_word_that_is_not_a_type_is_refused() -> None:
     with pytest.raises(BadValue, match="is not one of file, container"):
         submission_type("folder")

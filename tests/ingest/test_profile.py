@@ -1,4 +1,4 @@
-"""Profiles: every mistake of every file at once, the nearest name, and a snapshot that is the profile."""
+"""Profiles: all mistakes of all files at once, suggestions for names, and snapshots that equal the profile."""
 
 import json
 from dataclasses import fields, is_dataclass
@@ -79,7 +79,7 @@ def test_collection_and_owner_are_enough(tmp_path: Path) -> None:
     assert profile.sources.schemes == ("https",)
 
 
-def test_a_profile_says_everything(tmp_path: Path) -> None:
+def test_a_profile_with_every_key_is_read(tmp_path: Path) -> None:
     profile = load_profile(write(tmp_path, "whole", WHOLE))
     assert (profile.owner, profile.membership) == ("library", ("ark:/13030/m5one", "ark:/13030/m5two"))
     assert (profile.hold, profile.priority, profile.confirmation_mail) == ("until Monday", 12, True)
@@ -169,7 +169,7 @@ def test_files_that_are_not_profiles_are_reported(tmp_path: Path, text: str) -> 
     assert len(problems_of(tmp_path, text)) == 1
 
 
-def test_every_file_is_looked_at(tmp_path: Path) -> None:
+def test_every_file_is_checked(tmp_path: Path) -> None:
     write(tmp_path, "good", LEAST)
     one = write(tmp_path, "one", "owner = 7")
     (tmp_path / "two.toml").write_bytes(b"\xff")
@@ -182,12 +182,12 @@ def test_every_file_is_looked_at(tmp_path: Path) -> None:
     assert list(load_profiles(tmp_path)) == ["good"]
 
 
-def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadProfiles, match=r"there is no such folder; create it, and write a file NAME\.toml"):
         load_profiles(tmp_path / "none")
 
 
-def test_every_key_has_a_sentence() -> None:
+def test_every_key_is_documented() -> None:
     kinds: list[Any] = [
         Profile,
         *(key.metadata["check"] for key in fields(Profile) if is_dataclass(key.metadata["check"])),
@@ -197,7 +197,7 @@ def test_every_key_has_a_sentence() -> None:
         assert key.metadata["meaning"].endswith("."), key.name
 
 
-# ---------------------------------------------------------------- from where
+# ---------------------------------------------------------------- sources
 
 
 SOURCES = Sources(
@@ -250,7 +250,7 @@ def test_without_hosts_every_host_is_allowed_here() -> None:
 # ---------------------------------------------------------------- secrets
 
 
-def test_a_secret_is_read_from_where_the_profile_says(tmp_path: Path) -> None:
+def test_a_secret_is_read_from_the_source_that_the_profile_names(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("s3cret\n")
     assert read_secret("env:KEY", {"KEY": "k"}) == "k"
     assert read_secret(f"file:{tmp_path}/key", {}) == "s3cret"

@@ -1,4 +1,4 @@
-"""Reports: what is in them, what cannot get into them, and when there is none."""
+"""Reports: their content, protection against injection, and when none is sent."""
 
 import json
 from dataclasses import replace
@@ -49,7 +49,7 @@ def data_of(message: EmailMessage) -> dict[str, Any]:
 
 
 def sent(message: EmailMessage) -> EmailMessage:
-    """As the receiver has it."""
+    """As received."""
     received = message_from_bytes(bytes(message), policy=SMTP)
     assert isinstance(received, EmailMessage)
     return received
@@ -76,7 +76,7 @@ def test_the_report_of_a_batch() -> None:
     assert (data["batch"], data["report"], data["profile"]) == ("bid0000000007", 1, "demo")
 
 
-def test_a_batch_that_went_well_and_one_that_never_had_a_job() -> None:
+def test_reports_of_a_successful_batch_and_of_one_without_jobs() -> None:
     well = batch_report(BATCH, JOBS[1:], 1, ENVELOPE)
     assert well["Subject"] == "Ingest: OK -- Submission processed: bid0000000007"
     none = batch_report(replace(BATCH, message="the manifest has errors:\n  line 3: x"), [], 1, ENVELOPE)
@@ -133,7 +133,7 @@ def test_an_update_lists_what_changed_and_apart_what_is_still_failed() -> None:
     assert message["Subject"] == "Ingest: FAIL -- Submission updated: bid0000000007"
 
 
-def test_when_all_is_well_at_last_the_update_says_so() -> None:
+def test_the_update_says_when_all_jobs_have_succeeded() -> None:
     message = update_report(BATCH, [job(1, "completed")], Report(("jid0000000001",), ()), 2, ENVELOPE)
     assert message is not None
     assert message["Subject"] == "Ingest: OK -- Submission updated: bid0000000007"
@@ -143,13 +143,13 @@ def test_when_all_is_well_at_last_the_update_says_so() -> None:
 def test_when_nothing_changed_there_is_no_update(states: list[str]) -> None:
     jobs = [job(number, state) for number, state in enumerate(states)]
     assert update_report(BATCH, jobs, status_report(jobs), 2, ENVELOPE) is None
-    # Clean-up and deletion change nothing that a depositor must hear of.
+    # Clean-up and deletion change nothing that a depositor has to know.
     cleaned = [job(number, "cleaned" if state == "completed" else state) for number, state in enumerate(states)]
     assert update_report(BATCH, cleaned, status_report(jobs), 2, ENVELOPE) is None
     assert update_report(BATCH, jobs[1:], status_report(jobs), 2, ENVELOPE) is None
 
 
-# ---------------------------------------------------------------- what strangers wrote
+# ---------------------------------------------------------------- submitted text
 
 NASTY = "x\r\nBcc: all@example.org\r\n\r\n<script>\u202etxt.exe\0\u2028.\r\n"
 
@@ -180,7 +180,7 @@ def test_whatever_was_submitted_the_report_can_be_sent_and_read(text: str) -> No
     assert data_of(received)["failed_jobs"][0]["title"] == text
 
 
-def test_half_a_character_can_be_sent_too() -> None:
+def test_an_unpaired_surrogate_can_be_sent_too() -> None:
     assert data_of(sent(batch_report(BATCH, [job(1, "failed", title="\ud800")], 1, ENVELOPE)))["batch"] == BATCH.id
 
 

@@ -1,6 +1,4 @@
-"""What ingest needs fails: disks that are full, a bucket that is away, EZID that says no. Each job says so, nothing is
-half stored, and a resume goes on.
-"""
+"""Services that ingest needs fail. Each job reports the reason, nothing is partly stored, and a resume continues."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ def enlarge(disk: Path) -> None:
 
 
 def without_length() -> Act:
-    """Nobody can know its size before it is here."""
+    """Its size is unknown until it has arrived."""
 
     def act(handler: Handler) -> None:
         handler.head(200, None)
@@ -56,7 +54,7 @@ def without_length() -> Act:
 
 @contextmanager
 def failed(gate: Gate, batch: Batch, after: str) -> Iterator[IngestJob]:
-    """A batch fails after that step; what the block repairs lets a resume complete it."""
+    """A batch fails at that step; the block repairs the cause, and a resume completes it."""
     job = only_job(gate, ended(gate, batch))
     assert (job.state, job.last_successful) == ("failed", after), job.message
     assert gate.inventory.objects() == []
@@ -68,7 +66,7 @@ def failed(gate: Gate, batch: Batch, after: str) -> Iterator[IngestJob]:
     assert verify_object(gate.ingest, "me", found.ark) == []
 
 
-def test_a_work_folder_that_is_full(there: Site, small_disk: Path) -> None:
+def test_a_full_work_folder_fails_the_job_until_a_resume(there: Site, small_disk: Path) -> None:
     there.profile()
     (there.folder / "work").symlink_to(small_disk)
     there.origin.always["/large.bin"] = without_length()
@@ -80,7 +78,7 @@ def test_a_work_folder_that_is_full(there: Site, small_disk: Path) -> None:
             enlarge(small_disk)
 
 
-def test_a_work_folder_that_is_full_before_anything_was_fetched(there: Site, small_disk: Path) -> None:
+def test_a_work_folder_that_is_full_from_the_start_makes_the_job_wait(there: Site, small_disk: Path) -> None:
     """A job that fails while pending cannot be resumed: it waits."""
     there.profile()
     (there.folder / "work").symlink_to(small_disk)
@@ -93,7 +91,7 @@ def test_a_work_folder_that_is_full_before_anything_was_fetched(there: Site, sma
         assert ended(gate, batch).state == "completed"
 
 
-def test_a_storage_that_is_full(there: Site, small_disk: Path) -> None:
+def test_a_full_storage_fails_the_job_until_a_resume(there: Site, small_disk: Path) -> None:
     there.profile(storage__url=(small_disk / "storage").as_uri())
     url = there.origin.add("/large.bin", LARGE)
     with there.gate() as gate, running(gate):
@@ -104,7 +102,9 @@ def test_a_storage_that_is_full(there: Site, small_disk: Path) -> None:
             enlarge(small_disk)
 
 
-def test_a_bucket_that_is_away(there: Site, s3_environment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_bucket_fails_the_job_until_a_resume(
+    there: Site, s3_environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there.profile(storage__kind="s3", storage__url=f"s3://shelf/{there.folder.name}")
     monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
     url = there.origin.add("/page.txt", b"a page")
@@ -115,7 +115,7 @@ def test_a_bucket_that_is_away(there: Site, s3_environment: str, monkeypatch: py
             monkeypatch.setenv("AWS_ENDPOINT", s3_environment)
 
 
-def test_an_ezid_that_says_no(there: Site) -> None:
+def test_a_refusal_by_ezid_fails_the_job_until_a_resume(there: Site) -> None:
     secret = there.folder / "password"
     secret.write_text("wrong")
     there.profile(
@@ -132,7 +132,7 @@ def test_an_ezid_that_says_no(there: Site) -> None:
         assert list(there.ezid.known) == [job.identifiers.primary], "the name that it had is kept"
 
 
-def test_a_file_that_changes_between_two_tries_is_taken_whole(there: Site) -> None:
+def test_a_file_that_changes_between_two_attempts_is_downloaded_whole(there: Site) -> None:
     there.profile(limits__tries=3)
     old, new = b"old " * 50_000, b"new " * 50_000
 

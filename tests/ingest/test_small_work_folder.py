@@ -1,4 +1,4 @@
-"""A work folder that is smaller than a batch: jobs that completed make room for those that wait."""
+"""A work folder smaller than a batch: completed jobs make room for waiting ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DISK = 250_000
 
 
 class SmallDisk:
-    """A disk as large as it says, of which the files below a folder take their part."""
+    """A disk of that size, of which the files below a folder use their part."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -44,7 +44,7 @@ def _size(path: Path) -> int:
 
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallDisk:
-    """An ordinary user can mount no small disk, so the one question that is asked of it is answered here."""
+    """An unprivileged user cannot mount a small disk, so the one question about its free space is answered here."""
     found = SmallDisk(tmp_path / "work")
     monkeypatch.setattr(shutil, "disk_usage", found.usage)
     return found
@@ -64,7 +64,7 @@ def there(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
 
 
 def clean(gate: Gate) -> None:
-    """A round of the cleaner; batches stay for the usual retention."""
+    """A round of the cleaner; batches are kept for the usual retention."""
     (rounds,) = daemon_rounds(gate, ["cleaner"], 1.0)
     rounds.act()
 

@@ -1,4 +1,4 @@
-"""What each step of an ingest job did is kept beside the ledger, wherever the queue is."""
+"""The log of each step of an ingest job is kept beside the ledger, wherever the queue is."""
 
 import hashlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What every storage must do. Each case runs on each kind; an independent validator looks at the results."""
+"""The rules for every storage. Each case runs on each kind; an independent validator checks the results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_large_file_is_stored_piece_by_piece(shelf: Shelf) -> None:
     assert shelf.storage.verify(ARK) == []
 
 
-def test_a_version_says_what_it_is(shelf: Shelf) -> None:
+def test_a_version_has_its_message_user_and_time(shelf: Shelf) -> None:
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
     shelf.put("jid2", ObjectChange(shelf.files(b_txt=b"two"), keep=True))
     _, version = shelf.storage.list_versions(ARK)
@@ -69,14 +69,14 @@ def test_a_version_says_what_it_is(shelf: Shelf) -> None:
     assert [(each.name, each.size, each.since) for each in version.files] == [("a.txt", 3, 1), ("b.txt", 3, 2)]
 
 
-def test_bytes_that_an_object_has_are_not_stored_again(shelf: Shelf) -> None:
+def test_content_that_an_object_has_already_is_not_stored_again(shelf: Shelf) -> None:
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"same", b_txt=b"same")))
     shelf.put("jid2", ObjectChange(shelf.files(c_txt=b"same", d_txt=b"other")))
     assert sorted(name for name in shelf.inner() if ":" in name) == ["v1:a.txt", "v2:d.txt"]
     shelf.validate()
 
 
-def test_an_object_lies_where_layout_0004_says(shelf: Shelf) -> None:
+def test_the_path_of_an_object_follows_layout_0004(shelf: Shelf) -> None:
     """The example of the extension's own text."""
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")), "object-01")
     digest = "3c0ff4240c1e116dba14c7627f2319b58aa3d77606d0d90dfc6161608ac987d4"
@@ -96,7 +96,7 @@ def test_the_same_operation_stores_once(shelf: Shelf) -> None:
 
 @pytest.mark.parametrize("before", [0, 1])
 def test_the_second_writer_stores_nothing(shelf: Shelf, before: int) -> None:
-    """Another writer comes between the plan of a version and its commit."""
+    """Another writer stores between the plan of a version and its commit."""
     for number in range(before):
         shelf.put(f"before{number}", ObjectChange(shelf.files(old_txt=b"old")))
 
@@ -110,7 +110,7 @@ def test_the_second_writer_stores_nothing(shelf: Shelf, before: int) -> None:
     shelf.validate()
 
 
-def test_an_object_that_was_made_again_meanwhile_is_another_one(shelf: Shelf) -> None:
+def test_an_object_that_was_recreated_meanwhile_is_another_one(shelf: Shelf) -> None:
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
 
     def interfere(_size: int) -> None:
@@ -170,7 +170,7 @@ def test_an_operation_is_one_word(shelf: Shelf, operation: str) -> None:
         shelf.put(operation, ObjectChange(shelf.files(a_txt=b"x")))
 
 
-def test_storing_stops_when_it_is_asked(shelf: Shelf) -> None:
+def test_storing_stops_on_request(shelf: Shelf) -> None:
     with pytest.raises(WorkStopped):
         shelf.storage.put_version(ARK, ObjectChange(shelf.files(a_txt=b"x")), Note("jid1", WHEN), stop=lambda: True)
     assert shelf.storage.list_versions(ARK) == ()
@@ -209,13 +209,13 @@ def test_any_damage_is_found(shelf: Shelf, name: str, content: bytes | None, cod
     assert paths == ({""} if codes & {"E003", "E063"} else {where})
 
 
-def test_a_file_that_nobody_stored_is_found(shelf: Shelf) -> None:
+def test_an_unknown_file_is_found(shelf: Shelf) -> None:
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
     shelf.hands.write(f"{home_of(ARK)}/v1/content/more.txt", b"more")
     assert [problem.path for problem in shelf.storage.verify(ARK)] == ["v1/content/more.txt"]
 
 
-def test_verifying_reads_every_byte_and_says_how_far_it_is(shelf: Shelf) -> None:
+def test_verifying_reads_every_byte_and_reports_progress(shelf: Shelf) -> None:
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=bytes(3_000_000), b_txt=b"two")))
     sizes: list[int] = []
     assert shelf.storage.verify(ARK, progress=sizes.append) == []
@@ -223,7 +223,7 @@ def test_verifying_reads_every_byte_and_says_how_far_it_is(shelf: Shelf) -> None
     assert [each.why for each in shelf.storage.verify("ark:/99999/none")] == ["there is no such object"]
 
 
-def test_a_version_is_taken_out_whole_or_not_at_all(shelf: Shelf) -> None:
+def test_a_version_is_exported_whole_or_not_at_all(shelf: Shelf) -> None:
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one", deep__b_txt=b"two")))
     shelf.put("jid2", ObjectChange(shelf.files(c_txt=b"three")))
     out = shelf.folder / "out"
@@ -241,8 +241,8 @@ def test_a_version_is_taken_out_whole_or_not_at_all(shelf: Shelf) -> None:
 # ---------------------------------------------------------------- deaths
 
 
-def test_a_writer_that_died_after_its_commit_is_made_up_for(shelf: Shelf) -> None:
-    """The sidecar is the former one; on a bucket the version has no inventory yet either."""
+def test_the_next_writer_completes_one_that_died_after_its_commit(shelf: Shelf) -> None:
+    """The sidecar is the old one; on a bucket the version has no inventory yet either."""
     shelf.put("jid1", ObjectChange(shelf.files(a_txt=b"one")))
     change = ObjectChange(shelf.files(b_txt=b"two"))
     former = shelf.inner()["inventory.json.sha256"]
@@ -258,7 +258,7 @@ def test_a_writer_that_died_after_its_commit_is_made_up_for(shelf: Shelf) -> Non
 
 
 class Death(BaseException):
-    """The process ends here: nothing handles it."""
+    """The process ends here: no handler catches it."""
 
 
 def test_a_death_at_any_call_to_the_bucket_leaves_a_whole_object(

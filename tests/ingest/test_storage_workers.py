@@ -1,4 +1,4 @@
-"""A pool of storage workers: where one refuses or is away the next one is asked, and the job says which one did it."""
+"""A pool of storage workers: if one refuses or is unavailable, the next one is asked."""
 
 import json
 import socket
@@ -28,13 +28,13 @@ def closed_port() -> str:
 
 
 def answer(handler: acts.Handler) -> None:
-    """A version of whatever object the address names."""
+    """A version of the object that the address names."""
     ark = handler.path.rpartition("/")[2].replace("%3A", ":").replace("%2F", "/")
     handler.answer(200, json.dumps({"ver:versionState": {"ver:identifier": 1, "ver:objectID": ark}}).encode())
 
 
 def stored(there: Site, gate: Gate, **storage: Any) -> tuple[str, str]:
-    """The state of a job after it was processed, and its message."""
+    """The state of a job after processing, and its message."""
     given = {f"storage__{name}": value for name, value in storage.items()}
     there.profile(storage__kind="http", storage__node=7, **given)
     url = there.object_manifest("/1.checkm", {"a.txt": b"a"})
@@ -47,7 +47,7 @@ def stored(there: Site, gate: Gate, **storage: Any) -> tuple[str, str]:
     return job.state, job.message
 
 
-def test_a_worker_that_refuses_or_is_away_is_replaced_by_the_next(there: Site, workers: list[Origin]) -> None:
+def test_a_worker_that_refuses_or_is_unavailable_is_replaced_by_the_next(there: Site, workers: list[Origin]) -> None:
     busy, good = workers
     busy.default = acts.status(503)
     good.default = answer

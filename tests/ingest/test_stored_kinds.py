@@ -1,4 +1,4 @@
-"""Objects of every kind that can be stored: whole for the independent validator, and for ours without a warning."""
+"""Objects of every kind that can be stored: valid for the independent validator, and without warnings by ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADVISED_AGAINST = {"W004"}
 
 @dataclass(frozen=True)
 class Step:
-    """One version: the files that come, and for an update those that go."""
+    """One version: the submitted files, and for an update the removed ones."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     remove: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ KINDS: Mapping[str, Sequence[Step]] = {
     "many versions": [Step({"a": b"%d" % number, "same": b"s"}) for number in range(12)],
     "many files": [Step({f"{number % 7}/{number}": b"%d" % number for number in range(200)})],
 }  # fmt: skip
-#: Every further digest that a manifest may bring, also those that OCFL does not name.
+#: Every additional digest that a manifest may contain, including those that OCFL does not define.
 DIGESTS = ("sha256", "md5", "sha1", "sha384", "sha512", "crc32", "adler32")
 
 
@@ -86,7 +86,7 @@ def test_the_independent_validator_finds_neither_error_nor_warning(stored: Path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stored_object_is_valid_and_holds_what_was_put(stored: Path, kind: str) -> None:
+def test_a_stored_object_is_valid_and_has_the_submitted_content(stored: Path, kind: str) -> None:
     home = stored / "storage" / home_of(ark_of(kind))
     assert {each.code for each in validate_object(FolderTree(home)).findings} == ADVISED_AGAINST
     storage, expected = disk_shelf(stored).storage, dict[str, bytes]()

@@ -1,4 +1,4 @@
-"""The files of the system folder, and those of a depositor's that ingest obeys."""
+"""The files of the system folder, and the depositor's files that ingest interprets."""
 
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ ARK = "ark:/13030/m5br8stc"
 values = st.text(st.characters(exclude_categories=["Cs"]), max_size=15).map(str.strip).filter(lambda t: t != UNASSIGNED)
 
 
-def test_every_file_of_an_object() -> None:
+def test_every_system_file_of_an_object() -> None:
     files = system_files.system_files(
         IngestRecord(ingest="headgate", batch="bid0000000001", job="jid0000000001", title="T", note="two\nlines"),
         ObjectModel(ARK, local_identifier="loc1"),
@@ -46,7 +46,7 @@ def test_every_file_of_an_object() -> None:
 
 
 @given(st.builds(IngestRecord, **dict.fromkeys(["ingest", "user_agent", "title", "note", "handlers"], values)))
-def test_how_an_object_came_is_read_again(record: IngestRecord) -> None:
+def test_the_origin_of_an_object_is_read_again(record: IngestRecord) -> None:
     read = [value for _, value in anvl.read(system_files.write_record(record))]
     assert read == [getattr(record, field.name) or UNASSIGNED for field in fields(record)]
 
@@ -72,7 +72,7 @@ def test_any_other_embargo_is_refused(text: str) -> None:
         read_embargo(text)
 
 
-def test_files_removed_by_an_update() -> None:
+def test_the_list_of_files_removed_by_an_update_is_read() -> None:
     assert read_deletions("a.txt\r\n\n sub/b.txt \na.txt\n") == ("producer/a.txt", "producer/sub/b.txt")
     assert read_deletions("") == ()
     with pytest.raises(BadManifest) as error:

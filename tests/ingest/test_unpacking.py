@@ -1,4 +1,4 @@
-"""Containers that expand without bound are refused by a confined process, and the service lives on."""
+"""Containers that expand without bound are refused by a confined child process, and the service survives."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.ingest.test_container import FILES, PACK, tar_of, zip_of
 
 #: Far more than may be in memory at once.
 HUGE = 24 << 20
-#: Bytes of Python objects that unpacking anything may take.
+#: Bytes of Python objects that unpacking may use in any case.
 MOST_MEMORY = 8 << 20
 ZEROS = bytes(1 << 20)
 
 
 def lying_zip(method: int) -> bytes:
-    """A zip whose one member says that it is small, and is not."""
+    """A zip with one member whose declared size is too small."""
     raw = io.BytesIO()
     with zipfile.ZipFile(raw, "w", method) as packed, packed.open("a", "w", force_zip64=False) as member:
         for _ in range(HUGE >> 20):
@@ -42,7 +42,7 @@ def lying_zip(method: int) -> bytes:
 
 
 def patched_zip(method: int = 8, flags: int = 0, size: int | None = None) -> bytes:
-    """A zip whose list gives its one member another method, flags and size."""
+    """A zip whose directory gives its one member another method, flags and size."""
     raw = bytearray(zip_of({"a": b"some content"}))
     place = raw.index(b"PK\1\2")
     struct.pack_into("<HH", raw, place + 8, flags, method)
@@ -61,7 +61,7 @@ def large_dictionary() -> bytes:
 
 
 def long_list() -> bytes:
-    """A zip whose list says that it has 5 members, and has 300,000."""
+    """A zip whose directory claims 5 members, and has 300,000."""
     one = zip_of({"a": b""})
     start, end = one.index(b"PK\1\2"), one.index(b"PK\5\6")
     entries = one[start:end] * 300_000
@@ -78,7 +78,7 @@ def pax_tar(headers: dict[str, str], body: bytes) -> bytes:
 
 
 def pax_sparse(version: str) -> bytes:
-    """A tar whose header lists far more pieces of a sparse file than memory holds."""
+    """A tar whose header lists far more sparse segments than fit into memory."""
     named = {"GNU.sparse.major": version[0], "GNU.sparse.minor": version[2], "GNU.sparse.realsize": "1"}
     if version == "1.0":
         body = b"1000000\n" + b"0\n1\n" * 1_000_000
@@ -88,7 +88,7 @@ def pax_sparse(version: str) -> bytes:
 
 
 def gnu_sparse() -> bytes:
-    """The older form: a chain of blocks that list pieces."""
+    """The older form: a chain of blocks that list segments."""
     head = tarfile.TarInfo("a")
     head.type = tarfile.GNUTYPE_SPARSE
     block = bytearray(head.tobuf(tarfile.GNU_FORMAT))
@@ -124,7 +124,7 @@ class Bomb(NamedTuple):
     why: str
 
 
-#: What is refused, and the reason.
+#: The refused containers, and the reasons.
 BOMBS: dict[str, Bomb] = {
     "a Deflate member larger than it says": Bomb("zip", lambda: lying_zip(zipfile.ZIP_DEFLATED), "than the 1,000 b"),
     "a bzip2 member larger than it says": Bomb("zip", lambda: lying_zip(zipfile.ZIP_BZIP2), "than the 1,000 bytes"),
@@ -167,7 +167,7 @@ def test_a_bomb_is_refused_within_a_few_megabytes(tmp_path: Path, what: str) -> 
 
 
 def test_an_lzma_member_gets_the_dictionary_that_it_needs(tmp_path: Path) -> None:
-    """The largest that a writer may name, for content that is far smaller."""
+    """The largest that a writer may declare, for far smaller content."""
     raw = bytearray(zip_of({"a": b"some content"}, zipfile.ZIP_LZMA))
     struct.pack_into("<L", raw, 31 + 5, 0xFFFFFFFF)
     archive = tmp_path / "given.zip"
@@ -179,7 +179,7 @@ def test_an_lzma_member_gets_the_dictionary_that_it_needs(tmp_path: Path) -> Non
 # ---------------------------------------------------------------- the confined process
 
 
-def test_a_child_that_exceeds_its_memory_says_so(tmp_path: Path) -> None:
+def test_a_child_that_exceeds_its_memory_reports_it(tmp_path: Path) -> None:
     archive = tmp_path / "given.tar"
     archive.write_bytes(tar_of({"a": ZEROS * 2}))
     with pytest.raises(BadPayload, match="needs more memory than is allowed"):
@@ -188,7 +188,7 @@ def test_a_child_that_exceeds_its_memory_says_so(tmp_path: Path) -> None:
 
 
 def test_a_profile_that_allows_more_files_allows_memory_for_their_names(tmp_path: Path) -> None:
-    """A child that has none of its own lists as many as the profile allows, and no more memory than that needs."""
+    """A child process with no limit of its own lists as many as the profile allows, and uses no more memory."""
     archive = tmp_path / "given.tar"
     archive.write_bytes(tar_of({f"{n:0200}": b"" for n in range(500)}))
     least = Confinement(memory=1 << 20)
@@ -197,7 +197,7 @@ def test_a_profile_that_allows_more_files_allows_memory_for_their_names(tmp_path
 
 
 def test_a_child_that_is_killed_is_reported(tmp_path: Path) -> None:
-    """As the system does when all memory is used up."""
+    """As the system does when memory runs out."""
     archive = tmp_path / "given.tar"
     os.mkfifo(archive)
     killer = threading.Thread(target=kill_reader_of, args=(archive,))
@@ -218,7 +218,7 @@ def kill_reader_of(pipe: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_an_honest_container_comes_out_as_it_is(tmp_path: Path, kind: str) -> None:
+def test_an_ordinary_container_is_unpacked_unchanged(tmp_path: Path, kind: str) -> None:
     archive = tmp_path / f"given.{kind}"
     archive.write_bytes(PACK[kind](FILES))
     members = unpack_confined(archive, kind, tmp_path / "out", limits=ContainerLimits())
@@ -226,14 +226,14 @@ def test_an_honest_container_comes_out_as_it_is(tmp_path: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize(("kind", "squeeze"), [("gz", gzip.compress), ("bz2", bz2.compress)])
-def test_an_honest_file_comes_out_as_it_is(tmp_path: Path, kind: str, squeeze: Callable[[bytes], bytes]) -> None:
+def test_an_ordinary_file_is_unpacked_unchanged(tmp_path: Path, kind: str, squeeze: Callable[[bytes], bytes]) -> None:
     archive = tmp_path / f"table.csv.{kind}"
     archive.write_bytes(squeeze(b"a,b\n" * 1000))
     (member,) = unpack_confined(archive, kind, tmp_path / "out", limits=ContainerLimits())
     assert (member.name, (tmp_path / "out" / "table.csv").read_bytes()) == ("table.csv", b"a,b\n" * 1000)
 
 
-def test_a_refusal_says_the_same_as_without_a_child(tmp_path: Path) -> None:
+def test_a_refusal_is_the_same_as_without_a_child(tmp_path: Path) -> None:
     archive = tmp_path / "given.zip"
     archive.write_bytes(b"noise")
     with pytest.raises(BadPayload, match="not a zip file") as caught:
@@ -242,7 +242,7 @@ def test_a_refusal_says_the_same_as_without_a_child(tmp_path: Path) -> None:
 
 
 def test_processor_time_is_limited(tmp_path: Path) -> None:
-    """10 GB of padding, which limits of their own allow here."""
+    """10 GB of padding, which the test's own limits allow."""
     archive = tmp_path / "given.tar.bz2"
     archive.write_bytes(bz2.compress(tar_of(FILES)) + bz2.compress(ZEROS * 16) * 640)
     limits, confinement = ContainerLimits(files=10_000_000, ratio=1_000_000), Confinement(seconds=0)
@@ -250,7 +250,7 @@ def test_processor_time_is_limited(tmp_path: Path) -> None:
         unpack_confined(archive, "tar.bz2", tmp_path / "out", limits=limits, confinement=confinement)
 
 
-def test_unpacking_stops_when_it_should(tmp_path: Path) -> None:
+def test_unpacking_in_a_child_stops_on_request(tmp_path: Path) -> None:
     archive = tmp_path / "given.zip"
     archive.write_bytes(zip_of(FILES))
     with pytest.raises(WorkStopped):

@@ -30,7 +30,7 @@ def storage_root(folder: Path) -> Path:
     return folder
 
 
-def test_a_whole_object(headgate: Headgate, tmp_path: Path) -> None:
+def test_a_valid_object_is_verified(headgate: Headgate, tmp_path: Path) -> None:
     Maker().make(tmp_path / "object")
     done = headgate("ingest", "verify", "--folder", "object")
     assert (done.code, done.out, done.err) == (0, "1 object, 11 bytes: no problems found\n", "")
@@ -39,7 +39,7 @@ def test_a_whole_object(headgate: Headgate, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_every_object_of_a_storage_root(headgate: Headgate, tmp_path: Path) -> None:
+def test_every_object_of_a_storage_root_is_verified(headgate: Headgate, tmp_path: Path) -> None:
     storage_root(tmp_path / "root")
     done = headgate("ingest", "verify", "--folder", "root")
     assert done.code == 1
@@ -55,7 +55,7 @@ def test_every_object_of_a_storage_root(headgate: Headgate, tmp_path: Path) -> N
     assert set(document["problems"][0]) == {"object_id", "path", "why", "code"}
 
 
-def test_warnings_alone_are_no_failure(headgate: Headgate, tmp_path: Path) -> None:
+def test_warnings_alone_are_not_a_failure(headgate: Headgate, tmp_path: Path) -> None:
     Maker(width=3).make(tmp_path / "object")
     done = headgate("ingest", "verify", "--folder", "object", "--warnings")
     assert done.code == 0

@@ -28,7 +28,7 @@ def put(key: str, content: bytes) -> None:
 
 
 def send(method: str, endpoint: str, key: str) -> None:
-    """Make or delete an empty object of any key; the client refuses some."""
+    """Create or delete an empty object with any key; the client refuses some."""
     headers = {"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request"}
     connection = HTTPConnection(endpoint.removeprefix("http://"))
     connection.request(method, f"/shelf/{key}", headers=headers)
@@ -57,7 +57,7 @@ def test_new_objects_are_published_page_by_page_and_each_once(
     assert sorted(row.dataid for row in rows) == ["0", "0-new", "1", "2", "3", "4"]
 
 
-def test_the_tag_tells_the_same_content_from_other_content(gate: Gate, s3_environment: str) -> None:
+def test_the_tag_distinguishes_unchanged_from_changed_content(gate: Gate, s3_environment: str) -> None:
     watcher = watching(gate, "tags/")
     put("tags/a.tif", b"first")
     assert watcher.look() == 1
@@ -91,7 +91,7 @@ def test_a_bucket_that_cannot_be_listed_is_reported(gate: Gate, s3_environment: 
 
 
 def test_an_object_that_stands_for_a_folder_is_not_counted(gate: Gate, s3_environment: str) -> None:
-    """Consoles make an empty object whose key ends with a slash; lists leave the slash out. Empty files count."""
+    """Consoles create an empty object whose key ends with a slash; lists omit the slash. Empty files count."""
     for key in ("made/", "made/sub/", "made/empty", "made/sub/deeper"):
         send("PUT", s3_environment, key)
     watcher = watching(gate, "made/", pattern="{scene}")

@@ -1,4 +1,4 @@
-"""What jobs leave in the work folder goes when nobody needs it, and not before."""
+"""Files of jobs in the work folder are removed when they are no longer needed, and not before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def patient(there: Site, seconds: int) -> Gate:
     return headgate.connect(there.url, **there.settings, retention=str(seconds))
 
 
-def test_folders_of_what_is_done_go_and_others_stay(there: Site) -> None:
+def test_folders_of_finished_jobs_are_removed_and_others_kept(there: Site) -> None:
     there.profile()
     work = there.folder / "work"
     with there.gate() as gate, running(gate):
@@ -57,13 +57,13 @@ def test_a_folder_of_another_store_is_left_alone(there: Site, mark: str, *, swep
     assert left.exists() is not swept
 
 
-def test_a_disk_that_cannot_be_read_ends_a_round_and_no_daemon(there: Site) -> None:
+def test_an_unreadable_disk_ends_a_round_and_not_the_daemon(there: Site) -> None:
     (there.folder / "work/.store").mkdir(parents=True)
     with patient(there, 0) as gate, pytest.raises(ServiceUnavailable, match="work folder"):
         sweep(gate)
 
 
-def test_a_file_that_cannot_be_submitted_whole_leaves_nothing(there: Site) -> None:
+def test_a_file_that_cannot_be_submitted_completely_leaves_nothing(there: Site) -> None:
     (there.folder / "endless").symlink_to("/dev/full")
     with there.gate() as gate, pytest.raises(BadValue, match="is neither an existing file"):
         gate.hand_in(there.folder / "endless")

@@ -1,4 +1,4 @@
-"""The independent validator of OCFL: a program of others, in an environment of its own."""
+"""The independent validator of OCFL: an external program, in its own environment."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-#: Made by `make test` from requirements-ocfl.lock; its libraries do not go together with ours.
+#: Created by `make test` from requirements-ocfl.lock; its libraries conflict with ours.
 PROGRAM = Path(__file__).parents[2] / ".venv-ocfl/bin/ocfl-validate.py"
 
 
-#: It knows only the layouts 0002 and 0003, and a root need not declare which it has.
+#: It supports only the layouts 0002 and 0003, and a root need not declare its layout.
 _LAYOUT = "ocfl_layout.json"
 #: "SHOULD use sha512": sha256 is allowed, is what depositors and inventories use, and takes half the time.
 _ACCEPTED = "[W004]"
 
 
-#: Run by the validator's own Python: the verdict on each object that is named, and the codes of its errors.
+#: Run by the validator's own Python: the verdict on each named object, and the codes of its errors.
 _SCRIPT = """
 import json, sys
 from ocfl.validator import Validator
@@ -47,7 +47,7 @@ def verdicts(objects: Sequence[Path]) -> list[tuple[bool | None, set[str]]]:
 
 
 def build(root: Path, versions: Sequence[Mapping[str, bytes]], *options: str) -> None:
-    """Make an object with the program that comes with the validator."""
+    """Create an object with the program that is part of the validator."""
     require()
     source = root.with_name(f"{root.name}.source")
     for number, files in enumerate(versions, 1):
@@ -61,7 +61,7 @@ def build(root: Path, versions: Sequence[Mapping[str, bytes]], *options: str) ->
 
 
 def require() -> None:
-    """Skip the test, or fail it where nothing may be skipped, if the validator is not installed."""
+    """Skip the test if the validator is not installed, or fail it where nothing may be skipped."""
     if not PROGRAM.exists():
         if os.environ.get("CI"):
             pytest.fail(f"{PROGRAM} is missing: run `make test`, which installs it")
@@ -69,7 +69,7 @@ def require() -> None:
 
 
 def validate(*roots: Path) -> None:
-    """Fail unless each storage root, and every object in it, is valid; but for the digest, without a warning."""
+    """Fail unless each storage root and every object in it is valid, without warnings except about the digest."""
     require()
     with ExitStack() as stack:
         copies = [stack.enter_context(_without_layout(root)) for root in roots]
