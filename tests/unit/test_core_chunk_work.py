@@ -23,7 +23,7 @@ JOB = Job("clean", ("raw",), ("tidy",), max_attempts=9, max_crashes=9)
 READY_INPUT = Row("raw", "1", EXTERNAL, Kind.OUTPUT, "READY", token=5)
 TOKEN = 7
 WORDS = {"other": "lunch", "absent": ""}
-#: What a `when` of the table asks of the job, and of the row before.
+#: What a `when` of the table requires of the job and of the row before.
 POLICIES: dict[str, dict[str, Any]] = {
     "on_failure is rerun, and max_attempts is reached": {"max_attempts": 2},
     "on_failure is hold": {"on_failure": OnFailure.HOLD},
@@ -58,7 +58,7 @@ ROWS = pytest.mark.parametrize("row", CHUNK.rows, ids=lambda row: row.name)
 def chunk(
     state: str, *, event: str = "", when: str = "", former: str = "", job: Job = JOB, **more: Any
 ) -> ChunkSnapshot:
-    """A chunk in a state, with something of everything that counts, and a row of what its job reads."""
+    """A chunk in a state, with a value in every counter, and a row for its job's input."""
     job = replace(job, **POLICIES.get(when, {}))
     if event == "publish":
         job = Job(EXTERNAL, (), ("tidy",))
@@ -94,7 +94,7 @@ def setting(row: Transition) -> tuple[ChunkSnapshot, Unit]:
 
 
 def effects(seen: ChunkSnapshot, outcome: ChunkOutcome[Any]) -> Also:
-    """What else changed."""
+    """The other changes."""
     blank = Row("tidy", "1", "clean", Kind.OUTPUT, "absent")
     before, after = (each.speaker or blank for each in (seen, outcome.snapshot))
     found = Also.RECORD_HISTORY if outcome.records else Also.NOTHING
@@ -115,23 +115,23 @@ def effects(seen: ChunkSnapshot, outcome: ChunkOutcome[Any]) -> Also:
 
 
 def with_row(row: Transition, **changes: Any) -> ChunkRules:
-    """The rules with a row that says something else."""
+    """The rules with a changed row."""
     rows = tuple(replace(each, **changes) if each is row else each for each in CHUNK.rows)
     return replace(CHUNK_RULES, machine=replace(CHUNK, rows=rows))
 
 
 def without(row: Transition) -> ChunkRules:
-    """The rules without a row. The states of the table must stay reachable: it is taken out behind the check."""
+    """The rules without a row. All states must stay reachable, so the row is removed after the check."""
     machine = replace(CHUNK)
     object.__setattr__(machine, "rows", tuple(each for each in CHUNK.rows if each is not row))
     return replace(CHUNK_RULES, machine=machine)
 
 
-# ------------------------------------------------------------------ the table is what runs
+# ------------------------------------------------------------------ the tables are executed
 
 
 @ROWS
-def test_a_row_leads_where_it_says_and_has_its_effects_and_no_others(row: Transition) -> None:
+def test_a_row_leads_to_its_target_and_has_exactly_its_effects(row: Transition) -> None:
     seen, unit = setting(row)
     outcome = unit(seen)
     target = "lunch" if row.target == "other" else row.target
@@ -153,7 +153,7 @@ def test_without_its_row_an_event_is_refused_or_the_next_row_applies(row: Transi
 
 
 @ROWS
-def test_an_effect_that_is_taken_out_of_a_row_does_not_happen(row: Transition) -> None:
+def test_an_effect_that_is_removed_from_a_row_does_not_happen(row: Transition) -> None:
     seen, unit = setting(row)
     for effect in row.also:
         less = replace(seen, rules=with_row(row, also=row.also & ~effect))
@@ -192,7 +192,7 @@ def test_a_worker_reports_by_its_token() -> None:
             UNITS[event](chunk("PENDING")) if event != "interrupt" else UNITS["success"](chunk("PENDING"))
 
 
-def test_where_the_store_is_the_guard_a_worker_reports_only_what_has_expired() -> None:
+def test_where_the_store_is_the_guard_a_worker_reports_only_expired_claims() -> None:
     row = row_of("RUNNING", "success")
     rules = with_row(row, by=By.STORE)
     with pytest.raises(ClaimLost, match="its lease has not expired"):
@@ -226,7 +226,7 @@ def test_a_living_worker_keeps_its_claim_unless_an_operator_steals_it() -> None:
             UNITS[event](replace(seen, rules=rules))
 
 
-def test_only_what_can_steal_a_claim_advises_to_steal_it() -> None:
+def test_only_commands_that_can_steal_advise_to_steal() -> None:
     seen = chunk("RUNNING")
     with pytest.raises(ClaimRefused, match="Wait for it, or override its claim with steal"):
         chunk_work.resubmit(seen, "why", "ann")
@@ -261,7 +261,7 @@ def test_a_changed_cell_decides(event: str) -> None:
         assert (outcome.result, outcome.candidate, outcome.changed) == (False, None, True)
 
 
-# ------------------------------------------------------------------ what the tables do not say
+# ------------------------------------------------------------------ beyond the tables
 
 
 def test_reporting_the_same_twice_changes_nothing() -> None:
@@ -274,7 +274,7 @@ def test_reporting_the_same_twice_changes_nothing() -> None:
             UNITS[other](seen)
 
 
-def test_failures_and_crashes_are_counted_apart_and_delay_the_next_try() -> None:
+def test_failures_and_crashes_are_counted_separately_and_delay_the_next_attempt() -> None:
     slow = replace(JOB, retry_delay=10.0)
     failed = UNITS["fail"](chunk("RUNNING", job=slow)).snapshot.speaker
     died = UNITS["reap"](chunk("RUNNING", job=slow, event="reap")).snapshot.speaker
@@ -304,7 +304,7 @@ def test_a_job_that_makes_nothing_has_its_status_on_its_inputs() -> None:
     assert UNITS["resubmit"](UNITS["fail"](run).snapshot).snapshot.owned() == ()
 
 
-def test_readers_learn_what_is_ready_and_what_no_longer_is() -> None:
+def test_readers_are_notified_of_chunks_that_are_ready_or_no_longer_ready() -> None:
     assert UNITS["success"](chunk("RUNNING")).ready == {"tidy"}
     assert UNITS["resubmit"](chunk("READY")).unready == {"tidy"}
     candidate = UNITS["resubmit"](chunk("READY")).candidate
@@ -318,7 +318,7 @@ def test_a_resubmission_that_happened_already_is_not_recorded_twice() -> None:
     assert chunk_work.resubmit(replace(done, again=True), "another reason", "ann").changed
 
 
-def test_holding_a_dead_claim_is_recorded_with_the_token_that_its_reaping_gave() -> None:
+def test_holding_an_expired_claim_is_recorded_with_the_token_of_its_reaping() -> None:
     seen = chunk("RUNNING", event="reap")
     earlier = tuple(replace(row, status="DONE") if row.kind is Kind.INPUT else row for row in seen.rows)
     reaped, held = chunk_work.hold(replace(seen, rows=earlier), "why", "ann").records

@@ -1,4 +1,4 @@
-"""The claim table, cell by cell, and what else blocks a claim."""
+"""The claim table, cell by cell, and the other conditions that block a claim."""
 
 from datetime import UTC, datetime
 from itertools import product
@@ -18,7 +18,7 @@ JOB = Job("clean", ("raw",), ("tidy",))
 READY_INPUT = Row("raw", "1", "external", Kind.OUTPUT, "READY")
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
-#: The table of the rules once more, as its page draws it.
+#: The table of the rules again, as drawn on its page.
 DRAWN = """
 absent            | yes   no no*  no    yes   no
 RUNNING, alive    | no    no no   no    no    no
@@ -31,7 +31,7 @@ other             | no    no no   no    no    no
 
 
 def row(kind: Kind, state: str, **more: object) -> Row | None:
-    """A row of that state of the table."""
+    """A row in that state of the table."""
     status, _, life = state.partition(", ")
     if status == "absent":
         return None
@@ -74,18 +74,18 @@ def test_an_input_that_is_not_ready_blocks(status: str) -> None:
     assert [each.name for each in may_claim(ChunkSnapshot(JOB, "1", rows)).blockers] == ["input"]
 
 
-def test_an_input_that_is_not_there_blocks() -> None:
+def test_a_missing_input_blocks() -> None:
     verdict = may_claim(ChunkSnapshot(JOB, "1"))
     assert not verdict.granted
     assert "no job has produced it and nobody has published it" in verdict.sentence()
 
 
-def test_a_join_misses_what_is_not_ready() -> None:
+def test_a_join_lists_the_inputs_that_are_not_ready() -> None:
     join = Job("join", ("a", "raw", "b"), ("c",))
     assert missing_inputs(ChunkSnapshot(join, "1", (READY_INPUT,))) == 0b101
 
 
-def test_several_outputs_the_most_blocking_decides() -> None:
+def test_of_several_outputs_the_most_blocking_one_decides() -> None:
     job = Job("two", ("raw",), ("x", "y"))
     rows = (READY_INPUT, Row("x", "1", "two", Kind.OUTPUT, "ERROR"), Row("y", "1", "two", Kind.OUTPUT, "READY"))
     assert not may_claim(ChunkSnapshot(job, "1", rows)).granted
@@ -134,14 +134,14 @@ def tried(job: Job, **counts: object) -> ChunkSnapshot:
     return ChunkSnapshot(job, "1", (READY_INPUT, failed))
 
 
-def test_a_used_up_chunk_stays_error_and_says_so() -> None:
+def test_a_chunk_without_attempts_left_stays_error_and_says_so() -> None:
     assert may_claim(tried(JOB, failures=2)).granted
     verdict = may_claim(tried(JOB, failures=3))
     assert "it used up its attempts (3 of 3 failed)" in verdict.sentence()
     assert own_answer(tried(JOB, failures=3)) is Answer.NO
 
 
-def test_no_limit_is_zero() -> None:
+def test_zero_means_no_limit() -> None:
     endless = Job("clean", ("raw",), ("tidy",), max_attempts=0, max_crashes=0)
     assert may_claim(tried(endless, failures=10**6, crashes=10**6)).granted
 
@@ -152,13 +152,13 @@ def test_a_delay_blocks_until_it_is_over() -> None:
     assert own_answer(tried(JOB, failures=1, retry_in=3.0)) is Answer.RETRY
 
 
-def test_an_expired_claim_counts_as_the_crash_that_it_is() -> None:
+def test_an_expired_claim_counts_as_a_crash() -> None:
     dying = row(Kind.OUTPUT, "RUNNING, expired", crashes=2)
     assert dying
     assert not may_claim(ChunkSnapshot(JOB, "1", (READY_INPUT, dying))).granted
 
 
-def test_the_interruptions_of_a_chunk_whose_worker_died_are_no_failure() -> None:
+def test_interruptions_of_a_chunk_whose_worker_died_are_not_failures() -> None:
     dead = row(Kind.OUTPUT, "RUNNING, expired", interruptions=2)
     assert dead
     conditions = may_claim(ChunkSnapshot(JOB, "1", (READY_INPUT, dead))).conditions
@@ -206,7 +206,7 @@ def test_failed_is_error_and_rerun_is_resubmit_in_any_case() -> None:
         (Job("j", ("a/b",)), "slash"),
     ],
 )
-def test_a_job_that_cannot_be_is_refused(job: Job, why: str) -> None:
+def test_an_impossible_job_is_refused(job: Job, why: str) -> None:
     with pytest.raises(BadValue, match=why):
         check_job(job)
 
@@ -244,8 +244,8 @@ def test_a_chunk_that_was_never_claimed_is_reported_once() -> None:
     assert [each.text for each in verdict.conditions if each.name == "table"] == ["it was never claimed"]
 
 
-def test_of_what_was_claimed_in_part_it_is_said_which_was_not() -> None:
-    """A job that makes nothing reads one dataset more since."""
+def test_an_input_that_was_never_claimed_is_named() -> None:
+    """A job without outputs that now reads one dataset more."""
     done = Row("raw", "1", "join", Kind.INPUT, "DONE")
     texts = [each.text for each in may_claim(ChunkSnapshot(Job("join", ("raw", "rates"), ()), "1", (done,))).conditions]
     assert texts[-2:] == [done.sentence(), "rates/1 was never claimed"]

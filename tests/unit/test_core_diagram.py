@@ -1,4 +1,4 @@
-"""The pictures of the state tables: nothing is left out, nothing stands outside, no words cover a state."""
+"""The diagrams of the state tables: complete, inside their frame, and without text over a state."""
 
 import re
 
@@ -18,21 +18,21 @@ def machine(request: pytest.FixtureRequest) -> Machine:
     return found
 
 
-def test_every_state_and_every_event_is_in_it(machine: Machine) -> None:
+def test_every_state_and_every_event_is_in_the_diagram(machine: Machine) -> None:
     texts = TEXTS.findall(draw(machine))
     assert sorted(text for kind, _, _, text in texts if kind == "state") == sorted(machine.states)
     arrows = {(row.source, row.target, row.event) for row in machine.rows}
     assert sorted(text for kind, _, _, text in texts if kind == "event") == sorted(event for _, _, event in arrows)
 
 
-def test_rows_that_tests_took_are_marked(machine: Machine) -> None:
+def test_rows_that_tests_executed_are_marked(machine: Machine) -> None:
     first = machine.rows[0]
     texts = [text for kind, _, _, text in TEXTS.findall(draw(machine, {first.name})) if kind == "event"]
     assert f"{first.event} ✓" in texts
     assert any(text.endswith("(not taken)") for text in texts)
 
 
-def test_it_is_within_its_frame_and_no_words_stand_on_a_state(machine: Machine) -> None:
+def test_the_diagram_fits_its_frame_and_no_label_covers_a_state(machine: Machine) -> None:
     picture = draw(machine)
     found = re.search(r'viewBox="0 0 (\d+) (\d+)"', picture)
     assert found

@@ -1,4 +1,4 @@
-"""JSON from outside is one document, no matter who reads it."""
+"""JSON from outside is one document, no matter which parser reads it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_documents_are_read_as_they_were_written() -> None:
     assert read_foreign(json.dumps(document, ensure_ascii=False).encode()) == document
 
 
-def test_a_key_that_is_there_twice_is_refused_everywhere() -> None:
+def test_a_duplicate_key_is_refused_everywhere() -> None:
     with pytest.raises(DuplicateKey, match="the key 'x' appears twice"):
         read_document(TWICE)
     with pytest.raises(BadPayload, match="damaged"):

@@ -1,4 +1,4 @@
-"""Lengths of time as people read them."""
+"""Durations, formatted for people."""
 
 import pytest
 
@@ -25,5 +25,5 @@ from headgate.core.values.durations import in_words
         (90 * 86_400 - 2, "90 d"),
     ],
 )
-def test_two_units_at_most_and_rounded_to_the_smaller(seconds: float, words: str) -> None:
+def test_durations_have_two_units_at_most_and_are_rounded_to_the_smaller(seconds: float, words: str) -> None:
     assert in_words(seconds) == words

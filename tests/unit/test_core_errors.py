@@ -1,4 +1,4 @@
-"""Errors carry their data, and their text says what to do."""
+"""Errors carry their data, and their text says what to do next."""
 
 import inspect
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ def test_each_error_is_of_exactly_one_kind_and_exported(error: type[HeadgateErro
     assert error.__name__ in headgate.__all__
 
 
-def test_the_tree_at_the_top_of_the_file_is_the_tree() -> None:
+def test_the_tree_at_the_top_of_the_file_is_complete() -> None:
     assert errors.__doc__
     drawn = [line.split("─ ")[-1].split()[0] for line in errors.__doc__.splitlines() if "─ " in line]
     assert set(drawn) == {error.__name__ for error in EVERY} - {"HeadgateError"}
@@ -74,7 +74,7 @@ def test_a_lost_lock_says_why() -> None:
     assert str(LockLost("ab12-x", None, "it was broken")) == "lock ab12-x is not yours: it was broken"
 
 
-def test_an_unavailable_store_says_which_and_what_to_do() -> None:
+def test_an_unavailable_store_is_named_with_what_to_do() -> None:
     error = StoreUnavailable("postgresql://db", "connection refused", "my request")
     assert str(error) == "postgresql://db does not answer: connection refused. Retry when it is available again"
     assert (error.store, error.why, error.request_id) == ("postgresql://db", "connection refused", "my request")

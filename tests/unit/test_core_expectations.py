@@ -1,4 +1,4 @@
-"""Expectations: which data ids there should be, and when; also in zones whose clocks are changed."""
+"""Expectations: which data ids are expected and when, also in zones with clock changes."""
 
 # ruff: noqa: DTZ001 - calendars have no zone
 from datetime import UTC, date, datetime, timedelta
@@ -56,7 +56,7 @@ def expectations(draw: st.DrawFn) -> Expectation:
 
 
 @given(NEAR, st.sampled_from(ZONES))
-def test_a_time_is_the_first_moment_at_which_clocks_show_it_or_a_later_one(shown: datetime, zone: str) -> None:
+def test_a_time_is_the_first_moment_at_which_clocks_show_it_or_a_later_time(shown: datetime, zone: str) -> None:
     shown = shown.replace(microsecond=0)
     found = moment_of(shown, zone)
     assert found is not None
@@ -66,7 +66,7 @@ def test_a_time_is_the_first_moment_at_which_clocks_show_it_or_a_later_one(shown
 
     assert clock(found) >= shown
     assert clock(found - timedelta(seconds=1)) < shown, "a second earlier they do not show it yet"
-    # What was shown twice was shown before by no moment of the day and a half before.
+    # A time that was shown twice was not shown at any moment of the day and a half before.
     assert all(clock(found - timedelta(minutes=minutes)) < shown for minutes in range(1, 2160, 15))
 
 
@@ -80,11 +80,11 @@ def test_a_time_is_the_first_moment_at_which_clocks_show_it_or_a_later_one(shown
         (datetime(2018, 11, 4), "America/Sao_Paulo", "2018-11-04 03:00"),
     ],
 )
-def test_a_time_that_clocks_leave_out_is_the_next_one_that_there_is(shown: datetime, zone: str, moment: str) -> None:
+def test_a_skipped_time_becomes_the_next_existing_one(shown: datetime, zone: str, moment: str) -> None:
     assert f"{moment_of(shown, zone):%Y-%m-%d %H:%M}" == moment
 
 
-def test_days_around_a_change_of_clocks() -> None:
+def test_days_around_a_clock_change_are_due_at_the_right_moment() -> None:
     spring = written(every="day", at="02:30", zone="Europe/Berlin", grace="1h", from_="2026-03-28")
     assert dues(spring, 3) == [("2026-03-28", "03-28 02:30"), ("2026-03-29", "03-29 02:00"),
                                ("2026-03-30", "03-30 01:30")]  # fmt: skip
@@ -130,7 +130,7 @@ def test_expected_data_ids_grow_and_each_is_named_once(expectation: Expectation)
 
 
 @given(expectations(), st.integers(0, 20))
-def test_a_judge_that_goes_on_finds_what_one_that_never_stopped_finds(expectation: Expectation, count: int) -> None:
+def test_a_judge_that_continues_finds_the_same_as_one_that_never_stopped(expectation: Expectation, count: int) -> None:
     whole = list(islice(expectation.expected(), 30))
     assert list(islice(expectation.expected(whole[count].position), 29 - count)) == whole[count + 1 :]
     now = whole[count].due
@@ -149,14 +149,14 @@ def test_the_data_ids_of_a_time_are_those_that_are_expected(expectation: Expecta
 
 
 @given(expectations())
-def test_it_is_read_as_it_is_written(expectation: Expectation) -> None:
+def test_an_expectation_is_read_as_it_is_written(expectation: Expectation) -> None:
     assert expectation_of(expectation.to_document()) == expectation
 
 
 # ---------------------------------------------------------------- periods
 
 
-def test_a_period_needs_what_is_expected_in_it() -> None:
+def test_a_period_needs_the_data_ids_expected_in_it() -> None:
     weekly = parse_map("days", {"kind": "period", "period": "week", "format": "%Y-%m-%d"})
     weekdays = written(cron="0 6 * * 1-5", from_="2026-01-01")
     assert expected_sources(weekdays, weekly, "2026-W03", 100) == tuple(f"2026-01-{day}" for day in range(12, 17))
@@ -175,14 +175,14 @@ def test_a_day_of_a_zone_needs_its_hours() -> None:
     assert len(expected_sources(hours, daily, "2026-10-25", 100)) == 25
 
 
-def test_a_split_needs_what_the_list_has_of_it() -> None:
+def test_a_split_needs_its_data_ids_in_the_list() -> None:
     lanes = parse_map("lanes", {"kind": "split", "format": "{sample}.{lane}", "job_format": "{sample}"})
     listed = written(ids=["S1.L1", "S2.L1", "S1.L2"], from_="2026-01-01")
     assert expected_sources(listed, lanes, "S1", 100) == ("S1.L1", "S1.L2")
     assert expected_sources(written(**DAILY), lanes, "S1", 100) == ()
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- keys
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_mistake_is_named(keys: Any, why: str) -> None:
         ({"cron": "0 6 * * 1", "format": "%Y-%j", "from": "2026-005"}, "2026-005"),
     ],
 )
-def test_the_first_data_id_may_be_written_as_data_ids_are(keys: Any, first: str) -> None:
+def test_the_first_data_id_may_be_written_in_the_format_of_data_ids(keys: Any, first: str) -> None:
     found = parse_expectation(keys)
     assert next(found.expected()).dataid == first
     assert parse_expectation(found.to_document()) == found

@@ -1,4 +1,4 @@
-"""Where the nodes of a graph stand."""
+"""Positions of the nodes of a graph."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ def test_crossing_lines_are_untangled() -> None:
     assert (found.row["a"] < found.row["b"]) == (found.row["y"] < found.row["x"])
 
 
-def test_an_edge_that_passes_a_layer_has_a_place_of_its_own_there() -> None:
+def test_an_edge_that_passes_a_layer_has_its_own_place_there() -> None:
     found = layout(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
     ((layer, row),) = found.bends["a", "c"]
     assert layer == found.layer["b"]

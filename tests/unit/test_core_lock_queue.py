@@ -1,4 +1,4 @@
-"""Wait queues as the core decides about them: who joins, who leaves, who is next."""
+"""Decisions of the core about wait queues: who joins, who leaves, who is next."""
 
 import pytest
 
@@ -48,13 +48,13 @@ def test_a_free_resource_is_granted_without_waiting() -> None:
     assert records(outcome) == [("ann", "new", "grant", "exclusive")]
 
 
-def test_asking_again_keeps_the_position() -> None:
+def test_a_repeated_request_keeps_its_position() -> None:
     seen = holding(lock_of("ben"), queue=(waiting("ann", ticket=5), waiting("cam", ticket=6)))
     outcome = lock_work.queue_up(snap(seen), ask("ann"))
     assert (outcome.result, outcome.changes) == (MustWait(5), ())
 
 
-def test_asking_again_from_the_front_is_granted_from_the_queue() -> None:
+def test_a_repeated_request_at_the_front_is_granted_from_the_queue() -> None:
     outcome = lock_work.queue_up(snap(holding(queue=(waiting("ann", ticket=5),))), ask("ann"))
     assert kinds(outcome) == ["LeaveQueue", "GrantLock", "LockRecord"]
     assert records(outcome) == [("ann", "waiting", "grant", "exclusive")]
@@ -81,13 +81,13 @@ def test_the_first_in_the_queue_takes_its_turn() -> None:
     assert outcome.wakes == ()
 
 
-def test_whose_turn_has_not_come_stays() -> None:
+def test_a_waiter_that_is_not_first_stays_in_the_queue() -> None:
     seen = holding(queue=(waiting("ben", ticket=1), waiting("ann", ticket=2)))
     outcome = lock_work.take_turn(snap(seen), ask("ann"), 2)
     assert (outcome.result, outcome.changes) == (MustWait(2), ())
 
 
-def test_a_position_that_was_lost_is_taken_again_by_its_number() -> None:
+def test_a_lost_position_is_restored_by_its_number() -> None:
     request = ask("ann")
     outcome = lock_work.take_turn(snap(holding(lock_of("ben"), queue=(waiting("cam", ticket=9),))), request, 4)
     assert outcome.result == MustWait()
@@ -95,7 +95,7 @@ def test_a_position_that_was_lost_is_taken_again_by_its_number() -> None:
 
 
 def test_a_lost_position_still_counts_by_its_number() -> None:
-    """Its process was stopped for long, and later arrivals are not ahead of it."""
+    """Its process was stopped for a long time, and later arrivals are not ahead of it."""
     outcome = lock_work.take_turn(snap(holding(queue=(waiting("cam", ticket=9),))), ask("ann"), 4)
     assert isinstance(outcome.result, tuple)
 
@@ -122,7 +122,7 @@ def test_others_pass_a_waiter_that_gives_up() -> None:
     assert [lock.client for lock in outcome.resources[R].locks] == ["ben", "cam"]
 
 
-def test_withdrawing_leaves_the_queue_without_a_trace_in_the_history() -> None:
+def test_withdrawing_leaves_no_entry_in_the_history() -> None:
     outcome = lock_work.withdraw(snap(holding(lock_of("ben"), queue=(waiting("ann"),))), ask("ann"))
     assert kinds(outcome) == ["LeaveQueue"]
 
@@ -195,7 +195,7 @@ def test_a_claim_keeps_the_queue_waiting() -> None:
     assert (outcome.changes, outcome.wakes) == ((), ())
 
 
-def test_a_queue_is_served_only_where_there_is_room_for_somebody() -> None:
+def test_a_queue_is_served_only_if_a_waiter_can_be_granted() -> None:
     outcome = lock_work.acquire(snap(holding(lock_of("ben"), queue=(waiting("ann"),))), ask("cam"))
     assert outcome.wakes == ()
 
@@ -214,7 +214,7 @@ def test_a_queue_is_served_only_where_there_is_room_for_somebody() -> None:
         ("s", "x", ""),
     ],
 )
-def test_whose_turn_it_is(modes: str, held: str, expected: str) -> None:
+def test_the_first_waiters_are_named(modes: str, held: str, expected: str) -> None:
     by_letter = {"s": SHARED, "x": EXCLUSIVE}
     queue = [waiting(str(n), by_letter[letter], n) for n, letter in enumerate(modes)]
     found = first_in_line(queue, [lock_of("holder", by_letter[letter]) for letter in held], LOCK_RULES)
@@ -222,8 +222,8 @@ def test_whose_turn_it_is(modes: str, held: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(("others", "expected"), [("", "own"), ("s", ""), ("x", "")])
-def test_one_that_may_enter_its_own_lock_stands_behind_no_waiter(others: str, expected: str) -> None:
-    """It takes its turn itself: nothing is handed to it."""
+def test_a_client_that_may_reenter_its_lock_does_not_queue_behind_waiters(others: str, expected: str) -> None:
+    """It acquires the lock itself when it is first: nothing is handed to it."""
     held = [lock_of("own", SHARED), *(lock_of("other", EXCLUSIVE if each == "x" else SHARED) for each in others)]
     queue = [waiting("writer"), waiting("own", lock_id=""), waiting("another")]
     assert "".join(entry.waiter.client for entry in first_in_line(queue, held, LOCK_RULES)) == expected

@@ -1,4 +1,4 @@
-"""The tables are what runs: a row or cell that changes is a decision that changes, and the changes say all of it."""
+"""The tables are executed: a changed row or cell changes the decision, and the changes contain all of its effects."""
 
 import itertools
 from collections.abc import Callable
@@ -49,7 +49,7 @@ from tests.unit.lock_snapshots import (
     without,
 )
 
-# ------------------------------------------------------------------ the tables are what runs
+# ------------------------------------------------------------------ the tables are executed
 
 
 def setting(row: Transition) -> tuple[LockSnapshot, Callable[[LockSnapshot], LockOutcome[object]]]:
@@ -102,7 +102,7 @@ def test_a_row_has_exactly_its_effects(row: Transition) -> None:
 def test_without_its_row_an_event_does_not_happen(row: Transition) -> None:
     seen, unit = setting(row)
     rules = replace(LOCK_RULES, machine=replace(LOCK, rows=LOCK.rows))
-    # The states of the table must stay reachable: the row is taken out behind the check.
+    # All states must stay reachable, so the row is removed after the check.
     object.__setattr__(rules.machine, "rows", tuple(each for each in LOCK.rows if each is not row))
     if row.by is By.STORE:
         assert unit(replace(seen, rules=rules)).changes == ()
@@ -165,7 +165,7 @@ def test_several_locks_are_summed_up_in_one_word() -> None:
     ]  # fmt: skip
 
 
-# ------------------------------------------------------------------ whatever happens
+# ------------------------------------------------------------------ random commands
 
 clients = st.sampled_from(["ann", "ben", "cam", "dan"])
 modes = st.sampled_from(list(Mode))
@@ -181,7 +181,7 @@ def commands(draw: st.DrawFn) -> tuple[str, str, dict[str, Mode], bool]:
 
 
 @given(st.lists(commands(), max_size=25))
-def test_whatever_is_asked_the_table_holds_and_the_changes_say_all(
+def test_for_any_command_the_table_holds_and_the_changes_are_complete(
     steps: list[tuple[str, str, dict[str, Mode], bool]],
 ) -> None:
     resources = {R: ResourceSnapshot(R), S: ResourceSnapshot(S)}

@@ -105,7 +105,7 @@ def test_a_collection_is_granted_whole_or_not_at_all() -> None:
     assert kinds(refused) == ["CountRefusal"]
 
 
-def test_a_running_claim_blocks_as_the_lock_that_it_acts_as() -> None:
+def test_a_running_claim_blocks_like_a_lock() -> None:
     claim = lock_of("worker", SHARED, note="job j runs on it")
     assert isinstance(lock_work.acquire(snap(holding(claims=(claim,))), ask("ann", (R, SHARED))).result, tuple)
     refused = lock_work.acquire(snap(holding(claims=(claim,))), ask("ann", (R, EXCLUSIVE))).result
@@ -129,7 +129,7 @@ def test_a_persistent_lock_that_was_handed_over_on_trial_is_confirmed() -> None:
     assert outcome.changes == (ConfirmLock(mine),)
 
 
-# ------------------------------------------------------------------ what has expired
+# ------------------------------------------------------------------ expiry
 
 
 def test_an_expired_lock_ends_before_anything_is_decided() -> None:
@@ -162,7 +162,7 @@ def test_waiters_that_died_leave_and_let_others_pass() -> None:
     assert [lock.client for lock in outcome.resources[R].locks] == ["ben", "ann"]
 
 
-def test_without_the_rows_of_the_store_nothing_expires_by_itself() -> None:
+def test_without_the_rows_for_the_store_nothing_expires() -> None:
     dead = lock_of("ben", lease=1.0, expires_in=-1.0)
     seen = ResourceSnapshot(R, 1, known=True, expired=(dead,), queue=(waiting("gone", alive=False),))
     outcome = lock_work.expire(snap(seen, rules=without(("exclusive", "expire"), ("waiting", "lapse"))))
@@ -196,7 +196,7 @@ def test_a_wrong_token_or_id_or_a_dead_lease_changes_nothing(
 
 
 @pytest.mark.parametrize("unit", HELD.values(), ids=HELD)
-def test_another_principals_lock_is_not_touched(unit: Callable[[LockSnapshot, str, int], LockOutcome[object]]) -> None:
+def test_another_principals_lock_is_not_changed(unit: Callable[[LockSnapshot, str, int], LockOutcome[object]]) -> None:
     lock = lock_of("ann", SHARED if unit is lock_work.upgrade else EXCLUSIVE, principal="theirs")
     with pytest.raises(NotOwner):
         unit(snap(holding(lock), actor=Actor("mine")), lock.id, 1)
@@ -275,7 +275,7 @@ def test_a_dead_lock_is_not_handed_over_but_may_be_broken() -> None:
     assert lock_work.break_lock(snap(holding(dead)), dead.id, "why", "ops").result == dead
 
 
-def test_breaking_ends_anybodys_lock_and_says_who_and_why() -> None:
+def test_breaking_ends_any_lock_and_records_who_and_why() -> None:
     lock = lock_of("ann", principal="theirs")
     outcome = lock_work.break_lock(snap(holding(lock), actor=Actor("op", "forced")), lock.id, "disk full", "ops")
     (record,) = of(outcome, LockRecord)
@@ -284,7 +284,7 @@ def test_breaking_ends_anybodys_lock_and_says_who_and_why() -> None:
         lock_work.break_lock(snap(), lock.id, "disk full", "ops")
 
 
-def test_a_try_that_was_cut_off_may_have_happened() -> None:
+def test_an_interrupted_attempt_may_have_taken_effect() -> None:
     upgraded, downgraded = lock_of("ann", EXCLUSIVE, 4), lock_of("ann", SHARED, 4)
     handed = lock_of("ann", EXCLUSIVE, 4, principal="yours")
     for outcome, expected in (
@@ -300,10 +300,10 @@ def test_registering_only_lists_the_resource() -> None:
     assert (outcome.changes, outcome.resources[R].known) == ((), True)
 
 
-# ------------------------------------------------------------------ entering again
+# ------------------------------------------------------------------ re-entry
 
 
-def test_the_same_client_enters_its_lock_once_more() -> None:
+def test_the_same_client_reenters_its_lock() -> None:
     own = lock_of("ann", EXCLUSIVE, 3, lease=10.0, expires_in=1.0)
     request = ask("ann", (R, SHARED), request_id="second", reentrant=True, lease=60.0)
     outcome = lock_work.acquire(snap(holding(own)), request)

@@ -1,4 +1,4 @@
-"""The one function that decides, against the rule written down once more as plainly as can be."""
+"""The one function that decides, compared with the rule written again in its simplest form."""
 
 import itertools
 from datetime import UTC, datetime
@@ -58,7 +58,7 @@ def test_the_table_has_every_cell() -> None:
 def test_a_request_is_granted_when_nothing_conflicts(
     client: str, wants: tuple[tuple[str, Mode], ...], held: list[Lock], earlier: list[Waiter]
 ) -> None:
-    """Two conflict when they are about one resource and not both read."""
+    """Two requests conflict if they are for the same resource and not both read."""
 
     def conflicts(resource: str, mode: Mode) -> bool:
         return any(resource == name and Mode.EXCLUSIVE in (mode, want) for name, want in wants)
@@ -73,7 +73,7 @@ def test_a_request_is_granted_when_nothing_conflicts(
 
 
 @given(names, wanted, st.lists(locks), st.lists(waiters))
-def test_blockers_come_in_the_order_of_the_resources(
+def test_blockers_are_in_the_order_of_the_resources(
     client: str, wants: tuple[tuple[str, Mode], ...], held: list[Lock], earlier: list[Waiter]
 ) -> None:
     found = [blocker.resource for blocker in decide(ask(client, *wants), held, earlier).blockers]
@@ -92,7 +92,7 @@ def test_the_sole_holder_can_always_reenter(
 
 
 @given(modes)
-def test_a_reader_among_readers_enters_as_a_reader_only(mode: Mode) -> None:
+def test_a_reader_among_readers_reenters_as_a_reader_only(mode: Mode) -> None:
     own, other = make_lock("ann", "r1", Mode.SHARED), make_lock("ben", "r1", Mode.SHARED)
     decision = decide(ask("ann", ("r1", mode), reentrant=True), [own, other])
     assert decision.granted is (mode is Mode.SHARED)
@@ -100,8 +100,8 @@ def test_a_reader_among_readers_enters_as_a_reader_only(mode: Mode) -> None:
         assert [blocker.lock_id for blocker in decision.blockers] == [other.id]
 
 
-def test_a_dead_lock_blocks_but_is_not_entered() -> None:
-    """It is kept only by its lock-delay."""
+def test_an_expired_lock_blocks_but_cannot_be_reentered() -> None:
+    """It is kept only for its lock-delay."""
     dead = make_lock("ann", "r1", Mode.EXCLUSIVE, lease=5.0, expires_in=-1.0)
     assert not dead.alive
     decision = decide(ask("ann", ("r1", Mode.EXCLUSIVE), reentrant=True), [dead])
@@ -109,7 +109,7 @@ def test_a_dead_lock_blocks_but_is_not_entered() -> None:
 
 
 @given(st.lists(locks))
-def test_an_upgrade_is_for_the_sole_holder(others: list[Lock]) -> None:
+def test_only_the_sole_holder_can_upgrade(others: list[Lock]) -> None:
     mine = make_lock("ann", "r1", Mode.SHARED)
     blockers = decide_upgrade(mine, [mine, *others])
     assert sorted(str(b.lock_id) for b in blockers) == sorted(lock.id for lock in others)
@@ -142,29 +142,29 @@ def test_a_repeated_request_is_found_by_its_id() -> None:
     ],
     ids=["client", "mode", "resources"],
 )
-def test_the_same_id_for_something_else_is_an_error(other: Request) -> None:
+def test_the_same_id_for_another_request_is_an_error(other: Request) -> None:
     held = granted(ask("ann", ("r1", Mode.SHARED)))
     with pytest.raises(BadValue, match="request id 'mine' was used for another request"):
         repeated_grant(other, "ab12", held)
 
 
-# ------------------------------------------------------------------ rings
+# ------------------------------------------------------------------ deadlocks
 
 
-def test_a_ring_is_found_and_named_in_order() -> None:
+def test_a_deadlock_is_found_and_named_in_order() -> None:
     assert find_cycle("a", {"a": ["b"], "b": ["c"], "c": ["a"]}) == ("a", "b", "c", "a")
     assert find_cycle("a", {"a": ["a"]}) == ("a", "a")
     assert find_cycle("a", {"a": ["d", "b"], "d": ["e"], "b": ["a"]}) == ("a", "b", "a")
 
 
-def test_a_ring_among_others_is_not_ours() -> None:
+def test_a_deadlock_among_others_is_not_ours() -> None:
     assert find_cycle("a", {"a": ["b"], "b": ["c"], "c": ["b"]}) == ()
     assert find_cycle("a", {}) == ()
     assert find_cycle("a", {"b": ["a"]}) == ()
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef")), max_size=6))
-def test_a_ring_is_found_exactly_when_there_is_one(waits_for: dict[str, list[str]]) -> None:
+def test_a_deadlock_is_found_exactly_when_there_is_one(waits_for: dict[str, list[str]]) -> None:
     reached, todo = set(), list(waits_for.get("a", []))
     while todo:
         name = todo.pop()
@@ -211,7 +211,7 @@ def test_an_id_of_another_store_is_foreign() -> None:
 
 
 @given(st.one_of(st.text(), st.binary(), st.none(), st.integers()))
-def test_whatever_is_not_an_id_is_a_bad_value(text: object) -> None:
+def test_text_that_is_not_an_id_is_a_bad_value(text: object) -> None:
     with pytest.raises(BadValue, match="lock id"):
         check_lock_id(text, "ab12", "here")
 

@@ -1,4 +1,4 @@
-"""Output as text that is safe to keep: readable, without secrets wherever they are cut, and bounded."""
+"""Output as text that is safe to keep: readable, without secrets however they are split, and bounded."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def kept(raw: bytes, limit: int = 65536, *secrets: str, whole: bool = True, ende
         ("\u202eevil\u2028line\u0085x".encode(), "\\u202eevil\nline\nx"),
     ],
 )
-def test_output_becomes_text_that_a_terminal_shows_and_never_obeys(raw: bytes, text: str) -> None:
+def test_output_becomes_text_without_terminal_commands(raw: bytes, text: str) -> None:
     assert readable(raw.decode(errors="replace")) == text
 
 
@@ -108,13 +108,13 @@ def test_the_rest_of_a_key_whose_beginning_was_dropped_is_masked() -> None:
     st.lists(st.integers(1, 40), min_size=1, max_size=10),
     st.integers(16, 200),
 )
-def test_no_secret_is_left_wherever_writes_and_the_kept_part_cut_it(
+def test_no_secret_is_left_however_writes_and_the_kept_part_split_it(
     words: list[str], sizes: list[int], keep: int
 ) -> None:
-    """Every upload while it is written, and the last one."""
+    """Every upload during the run, and the last one."""
     data = "".join(words).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_text, "HEAD", 32)  # So that the beginning is dropped often.
+        patch.setattr(log_text, "HEAD", 32)  # So that the beginning is often dropped.
         tail, shown, at = Tail(LogStream.STDOUT, keep, [SECRET]), [], 0
         while at < len(data):
             size = sizes[at % len(sizes)]
@@ -130,7 +130,7 @@ def test_no_secret_is_left_wherever_writes_and_the_kept_part_cut_it(
         assert len(text.encode()) <= keep + len(MASKED)
 
 
-def test_a_line_that_has_not_ended_is_shown_when_it_stands_still() -> None:
+def test_an_unfinished_line_is_sent_when_it_stops_changing() -> None:
     tail = Tail(LogStream.STDOUT, 1000)
     tail.write(b"one\nPassword: ")
     shown = [tail.text(ended=False) for _ in range(3)]
@@ -138,7 +138,7 @@ def test_a_line_that_has_not_ended_is_shown_when_it_stands_still() -> None:
     assert tail.last_line == "Password:"
 
 
-def test_a_text_that_did_not_arrive_is_returned_again() -> None:
+def test_a_text_that_was_not_delivered_is_returned_again() -> None:
     tail = Tail(LogStream.STDERR, 1000)
     tail.write(b"one\n")
     first = tail.text(ended=False)

@@ -1,4 +1,4 @@
-"""A table is checked when it is made; everything else is derived from its rows."""
+"""A table is checked when it is created; everything else is derived from its rows."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_two_rows_for_one_event_in_one_state_are_refused() -> None:
         table(row("new", "go", "here"), row("new", "go", "there"))
 
 
-def test_several_targets_must_each_say_when() -> None:
+def test_each_of_several_targets_needs_a_condition() -> None:
     with pytest.raises(ValueError, match="new go has several targets, and not each says when"):
         table(row("new", "go", "here"), row("new", "go", "there", when="it rains"))
     table(row("new", "go", "here", when="it is dry"), row("new", "go", "there", when="it rains"))
@@ -36,7 +36,7 @@ def test_a_state_that_nothing_leads_to_is_refused() -> None:
         table(row("new", "go", "here"), row("island", "swim", "shore"))
 
 
-def test_a_ring_that_is_not_entered_is_refused() -> None:
+def test_an_unreachable_cycle_is_refused() -> None:
     with pytest.raises(ValueError, match="no row leads to"):
         table(row("new", "go", "here"), row("a", "on", "b"), row("b", "on", "a"))
 
@@ -55,7 +55,7 @@ def test_states_events_and_ends_are_in_reading_order() -> None:
     assert machine.allowed("gone") == ()
 
 
-def test_an_event_that_is_not_possible_says_what_is() -> None:
+def test_an_impossible_event_lists_the_possible_ones() -> None:
     machine = table(row("new", "go", "here"), row("here", "leave", "gone"), row("here", "stay", "here"))
     with pytest.raises(TransitionRefused) as refusal:
         machine.find("here", "go")
@@ -66,7 +66,7 @@ def test_an_event_that_is_not_possible_says_what_is() -> None:
         machine.find("gone", "go")
 
 
-def test_a_row_is_chosen_by_its_condition_and_without_one_always() -> None:
+def test_a_row_applies_by_its_condition_or_always_without_one() -> None:
     machine = table(
         row("new", "go", "here", when="far"), row("new", "go", "gone", when="near"), row("here", "go", "new")
     )
@@ -76,7 +76,7 @@ def test_a_row_is_chosen_by_its_condition_and_without_one_always() -> None:
     assert machine.choose("gone", "go", lambda _: True) is None
 
 
-def test_effects_are_words_for_people() -> None:
+def test_effects_are_readable_words() -> None:
     assert (Also.NEW_TOKEN | Also.JOIN_QUEUE).words() == "new token, join queue"
     assert Also.NOTHING.words() == "nothing"
 
@@ -84,12 +84,12 @@ def test_effects_are_words_for_people() -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 def test_each_row_is_a_sentence_and_each_end_an_end(machine: Machine) -> None:
     assert all(each.meaning.endswith(".") and each.meaning[0].isupper() for each in machine.rows)
-    # A chunk has no end: what is forgotten may be made again.
+    # A chunk has no end: a forgotten chunk may be made again.
     assert bool(machine.ends) is (machine.start not in {each.target for each in machine.rows})
 
 
 def test_a_lock_that_frees_its_resource_is_reported() -> None:
-    """What a holder loses or gives up is never without a trace."""
+    """A holder that loses or releases a lock always leaves an entry."""
     freeing = [each for each in LOCK.rows if Also.FREE_RESOURCE in each.also]
     assert all(Also.RECORD_HISTORY in each.also for each in freeing)
     assert {each.target for each in freeing} == {"released", "expired", "broken"}
@@ -102,7 +102,7 @@ def test_every_new_grant_has_a_new_token() -> None:
     assert Also.NEW_TOKEN in LOCK.find("shared", "upgrade")[0].also
 
 
-def test_a_place_in_the_queue_is_always_left() -> None:
+def test_every_queue_position_ends() -> None:
     for each in LOCK.rows:
         assert (Also.LEAVE_QUEUE in each.also) is (each.source == "waiting")
         assert (Also.JOIN_QUEUE in each.also) is (each.target == "waiting")

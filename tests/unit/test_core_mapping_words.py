@@ -1,4 +1,4 @@
-"""Mappings as people write them: what is accepted, how it is written again, and what is refused in which words."""
+"""Mappings as users write them: what is accepted, how it is written out, and the messages of refusals."""
 
 import re
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def test_a_mapping_can_be_defined_again_as_it_is_written(document: dict[str, Any
     assert found.to_document() | document == found.to_document()
 
 
-def test_same_is_what_an_input_without_a_mapping_has() -> None:
+def test_an_input_without_a_mapping_has_same() -> None:
     assert parse_maps({"days": {"kind": "same"}}, ["days"]) == {}
     assert parse_map("days", plain(InputMap())) == InputMap()
     assert KEYS[0] == "kind"
@@ -55,7 +55,7 @@ def test_same_is_what_an_input_without_a_mapping_has() -> None:
         (GOOD[7], "every {sample}.{lane} of {sample}, at least 4"),
     ],
 )
-def test_a_mapping_is_said_in_words(document: dict[str, Any], words: str) -> None:
+def test_a_mapping_is_described_in_words(document: dict[str, Any], words: str) -> None:
     assert str(parse_map("days", document)) == words
 
 
@@ -122,7 +122,7 @@ def test_mistakes_are_refused_with_the_key_and_what_is_allowed(document: object,
     assert re.match(r"maps\.days", str(refused.value))
 
 
-def test_a_mapping_of_what_is_no_input_is_refused() -> None:
+def test_a_mapping_of_something_other_than_an_input_is_refused() -> None:
     with pytest.raises(BadValue, match="'dayz' is not an input of the job; did you mean 'days'"):
         parse_maps({"dayz": {"kind": "all"}}, ["days"])
     with pytest.raises(BadValue, match="the job has no inputs"):
@@ -132,7 +132,7 @@ def test_a_mapping_of_what_is_no_input_is_refused() -> None:
     assert parse_maps(None, ["days"]) == {}
 
 
-# ---------------------------------------------------------------- what looks like a mistake
+# ---------------------------------------------------------------- warnings
 
 
 def warned(*jobs: Job, **there: Sequence[str]) -> list[str]:
@@ -143,7 +143,7 @@ def job_of(name: str, outputs: Sequence[str] = (), **documents: dict[str, Any]) 
     return Job(name, tuple(documents), tuple(outputs), maps=parse_maps(documents, list(documents)))
 
 
-def test_a_format_that_no_data_id_of_the_input_has_is_warned_of() -> None:
+def test_a_format_that_no_data_id_of_the_input_has_causes_a_warning() -> None:
     monthly = job_of("monthly", days=MONTH)
     assert warned(monthly, days=["2026-10-01"]) == warned(monthly) == []
     assert warned(monthly, days=["x", "2026-10-01"]) == []
@@ -151,20 +151,20 @@ def test_a_format_that_no_data_id_of_the_input_has_is_warned_of() -> None:
     assert warned(monthly, days=["20261001"]) == [said]
 
 
-def test_a_format_that_the_producing_job_does_not_write_is_warned_of() -> None:
+def test_a_format_that_the_producing_job_does_not_write_causes_a_warning() -> None:
     year = {"kind": "period", "period": "year", "unit": "month", "format": "%Y%m"}
     monthly, yearly = job_of("monthly", ["months"], days=MONTH), job_of("yearly", months=year)
     assert ["has, for example, 2026-11" in line for line in warned(monthly, yearly)] == [True]
     assert warned(job_of("monthly", ["months"], days={**MONTH, "job_format": "%Y%m"}), yearly) == []
 
 
-def test_inputs_that_never_create_the_same_data_id_are_warned_of() -> None:
+def test_inputs_that_never_create_the_same_data_id_cause_a_warning() -> None:
     week = {"kind": "period", "period": "week", "unit": "day"}
     assert ["never has one in common" in line for line in warned(job_of("both", days=MONTH, weeks=week))] == [True]
     assert warned(job_of("both", days=MONTH, others=MONTH)) == []
 
 
-def test_waiting_for_a_person_is_said_when_it_is_defined() -> None:
+def test_a_definition_that_waits_for_a_person_says_so() -> None:
     split = {"kind": "split", "format": "{sample}.{lane}", "job_format": "{sample}"}
     assert ["headgate job close merge DATAID" in line for line in warned(job_of("merge", lanes=split))] == [True]
     assert warned(job_of("merge", lanes={**split, "need": 4})) == []

@@ -1,4 +1,4 @@
-"""Mappings: what one data id of a job reads and who reads an upstream id are each other's inverse."""
+"""Mappings: the data ids that one data id reads, and the readers of an upstream data id, are inverse to each other."""
 
 # ruff: noqa: DTZ001, DTZ901 - calendars have no zone
 import calendar
@@ -37,12 +37,12 @@ def listed(found: InputMap, dataid: str) -> tuple[str, ...]:
     return sources.ids
 
 
-# ---------------------------------------------------------------- against a calendar that knows nothing of ours
+# ---------------------------------------------------------------- compared with independent calendars
 
 
 @pytest.fixture
 def clocks_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Set the zone of `time.localtime`, which is that of the C library: it knows nothing of zoneinfo."""
+    """Set the zone of `time.localtime`, the C library's, which does not use zoneinfo."""
 
     def set_zone(zone: str) -> None:
         monkeypatch.setenv("TZ", zone)
@@ -59,10 +59,10 @@ def clocks_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]
      ("America/Sao_Paulo", "2011-10-01", 30), ("America/St_Johns", "2009-10-20", 30),
      ("Pacific/Apia", "2011-12-15", 30), ("Asia/Kathmandu", "2024-02-20", 30)],
 )  # fmt: skip
-def test_hours_belong_to_the_day_that_clocks_in_the_zone_show(
+def test_hours_belong_to_the_local_day_of_the_zone(
     zone: str, first: str, days: int, clocks_in: Callable[[str], None]
 ) -> None:
-    """Every hour is put into its day by the C library's zones, then compared."""
+    """Every hour is assigned to its day with the C library's zones, then compared."""
     clocks_in(zone)
     found = mapping(kind="period", period="day", unit="hour", zone=zone)
     hours_of, begin = defaultdict(list), datetime.fromisoformat(first)
@@ -102,7 +102,7 @@ def test_days_belong_to_the_weeks_months_quarters_and_years_of_the_standard_libr
         assert {each: list(listed(found, each)) for each in whole} == {each: groups[each] for each in whole}
 
 
-def test_months_make_quarters_and_years_and_leap_years_have_a_day_more() -> None:
+def test_months_make_quarters_and_years_and_leap_years_have_one_day_more() -> None:
     quarter, year = (mapping(kind="period", period=each, unit="month") for each in ("quarter", "year"))
     assert listed(quarter, "2026-Q4") == ("2026-10", "2026-11", "2026-12")
     assert listed(year, "2026") == tuple(f"2026-{month:02}" for month in range(1, 13))
@@ -120,7 +120,7 @@ def test_iso_years_begin_and_end_in_other_years_than_their_days() -> None:
     assert weeks.fault("2025-W53") == "2025-W53 does not name a week as %G-W%V"
 
 
-# ---------------------------------------------------------------- forwards and back
+# ---------------------------------------------------------------- both directions
 
 
 @given(NEAR, st.sampled_from(PAIRS), st.sampled_from(ZONES))
@@ -138,7 +138,7 @@ def test_a_period_lists_exactly_the_ids_whose_target_it_is(
     assert upstream in ids
     assert len(ids) <= (most_sources(found) or 0)
     assert len(set(ids)) == len(ids)
-    # Those at both ends and next to them; the middle follows from the numbers.
+    # Data ids at both ends and next to them; the middle follows from the numbers.
     assert {each for end in (ids[0], ids[-1]) for each in found.targets(end)} == {target}
     number = number_at(unit, stamp_format(FORMATS[unit]).read(ids[0]) or moment)
     beyond = start_of(unit, number - 1)
@@ -147,7 +147,7 @@ def test_a_period_lists_exactly_the_ids_whose_target_it_is(
 
 
 @given(MOMENTS, st.sampled_from(list(Unit)))
-def test_a_format_writes_again_the_text_that_it_read(moment: datetime, unit: Unit) -> None:
+def test_a_format_writes_the_text_that_it_read(moment: datetime, unit: Unit) -> None:
     form = stamp_format(FORMATS[unit])
     text = form.write(moment)
     begin = form.read(text)
@@ -214,7 +214,7 @@ def test_windows_in_the_input_s_order_are_inverse(ids: list[str], before: int, a
         assert sorted(readers) == sorted(other for other in ids if each in reads[other])
 
 
-def test_a_window_in_the_input_s_order_asks_for_its_neighbours() -> None:
+def test_a_window_in_the_input_s_order_requests_its_neighbours() -> None:
     found = mapping(kind="window", before=2)
     assert found.in_order
     assert found.sources("b") == Neighbours(2, 0)
@@ -283,7 +283,7 @@ def test_all_and_lists_create_no_data_ids() -> None:
 
 
 @pytest.mark.parametrize(("need", "least"), [("all", 31), ("any", 1), (20, 20)])
-def test_need_says_how_many_must_be_ready(need: str | int, least: int) -> None:
+def test_need_sets_how_many_must_be_ready(need: str | int, least: int) -> None:
     assert mapping(kind="period", period="month", unit="day", need=need).least(31) == least
 
 

@@ -1,4 +1,4 @@
-"""What a name may look like."""
+"""Rules for names."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ def test_an_empty_name_is_refused(what: str, value: str) -> None:
 
 
 @every_check
-def test_the_longest_name_is_allowed_and_one_more_is_not(what: str) -> None:
+def test_the_longest_name_is_allowed_and_a_longer_one_is_not(what: str) -> None:
     check, most = CHECKS[what]
     for letter in ("x", "\u00e9", "\U0001f512"):
         assert check(letter * most) == letter * most
@@ -45,7 +45,7 @@ def test_the_longest_name_is_allowed_and_one_more_is_not(what: str) -> None:
 
 @every_check
 @given(value=st.text(min_size=1, max_size=60))
-def test_printable_text_is_taken_exactly_and_nothing_else(what: str, value: str) -> None:
+def test_printable_text_is_kept_exactly_and_other_text_is_refused(what: str, value: str) -> None:
     check, _ = CHECKS[what]
     if value.isprintable() and not value.isspace() and not (what == "client" and "/" in value):
         assert check(value) == value

@@ -1,4 +1,4 @@
-"""Who gets which notices, how incidents are grouped, and how many a recipient gets."""
+"""Which recipient gets which notices, how incidents are grouped, and how many notices a recipient gets."""
 
 import json
 from dataclasses import replace
@@ -54,12 +54,12 @@ def test_an_outage_of_several_jobs_is_one_message_too() -> None:
     assert (len(lines), lines[-1]) == (12, "- and 6 more")
 
 
-def test_one_late_job_waits_for_nobody_else() -> None:
+def test_one_late_incident_does_not_wait_for_others() -> None:
     young = incident(1, "report", due=NOW - timedelta(seconds=59))
     assert [each.id for each in plan([young, incident(2)]).reported] == [1, 2]
 
 
-def test_incidents_that_closed_are_a_notice_of_their_own() -> None:
+def test_closed_incidents_are_a_separate_notice() -> None:
     closed = incident(3, reported=True, closed=LATE, closed_by="success", state="closed")
     quick = incident(4, closed=LATE, closed_by="success", state="closed")
     found = plan([incident(1), closed, quick])
@@ -75,12 +75,12 @@ def test_incidents_that_closed_are_a_notice_of_their_own() -> None:
     [("arrival", "raw/1 was late, and is READY now"), ("definition", "raw/1 was late, and is not expected any more"),
      ("forget", "raw/1 is late; closed by forget")],
 )  # fmt: skip
-def test_a_late_chunk_that_arrived_is_late_no_longer(event: str, sentence: str) -> None:
+def test_a_late_chunk_that_arrived_is_no_longer_late(event: str, sentence: str) -> None:
     closed = Incident(1, "late", "", "raw/1", "raw/1 was never published", NOW, NOW, closed=NOW, closed_by=event)
     assert closed.sentence == sentence
 
 
-def test_recipients_get_the_jobs_and_kinds_that_they_want() -> None:
+def test_recipients_get_the_jobs_and_kinds_in_their_settings() -> None:
     table = {
         "ops": {"slack": "https://hooks.slack.com/x", "jobs": "cl*"},
         "night": {"mail": ["ann@example.org"], "kinds": ["crashes"]},
@@ -96,7 +96,7 @@ def test_recipients_get_the_jobs_and_kinds_that_they_want() -> None:
     assert len(found.reported) == 3, "nobody wants it: it is reported, to nobody"
 
 
-def test_a_recipient_that_had_enough_gets_a_summary() -> None:
+def test_a_recipient_at_its_limit_gets_a_summary() -> None:
     sent = tuple(SentNotice(f"n{number}", "ops", NOW - timedelta(minutes=30), 1) for number in range(2))
     first = plan([incident(1), incident(2, "report")], sent, most=3)
     assert first.messages == ()
@@ -109,7 +109,7 @@ def test_a_recipient_that_had_enough_gets_a_summary() -> None:
     assert plan([], full, most=3).messages == (), "not before the hour is over"
 
 
-def test_old_news_is_sent_to_nobody() -> None:
+def test_old_incidents_are_not_sent() -> None:
     old = incident(1, due=NOW - timedelta(days=2))
     found = plan([old])
     assert (found.messages, found.reported) == ((), (old,))

@@ -41,11 +41,11 @@ def test_no_two_ids_share_a_key(one: str, other: str, order: Order) -> None:
 
 
 @given(DATAIDS, DATAIDS)
-def test_natural_order_is_that_of_numbers_and_text(one: str, other: str) -> None:
-    """Held against the plain way to say it; ids that differ in leading zeros only are left out."""
+def test_natural_order_sorts_numbers_and_text(one: str, other: str) -> None:
+    """Compared with the simplest implementation; ids that differ only in leading zeros are left out."""
 
     def plain(dataid: str) -> list[tuple[bytes, int]]:
-        """Each character by its bytes, each number where a digit would stand."""
+        """Each character by its bytes, each number at the position of a digit."""
         runs = re.findall(r"[0-9]+|[^0-9]", dataid)
         return [(b"0", int(run)) if run[0] in "0123456789" else (run.encode(), -1) for run in runs]
 
@@ -62,7 +62,7 @@ def test_the_longest_key_fits_into_its_column() -> None:
     assert all(len(natural(text)) <= 1300 for text in ("😀" * 255, "1a" * 127 + "1", "0" * 255, "0é" * 127))
 
 
-def test_text_order_is_that_of_the_letters() -> None:
+def test_text_order_sorts_by_characters() -> None:
     assert sorted(["9", "10", "a"], key=lambda each: order_key(each, Order.TEXT)) == ["10", "9", "a"]
 
 

@@ -1,4 +1,4 @@
-"""Whether a principal may act on what another holds, and when that is an override."""
+"""Whether a principal may act on another principal's locks, claims and items, and when that is an override."""
 
 import pytest
 

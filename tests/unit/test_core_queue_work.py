@@ -50,7 +50,7 @@ JOB = IngestJob(
     token=7,
 )  # fmt: skip
 BATCH = Batch("bid0000000001", "pending", Submission("p", "ann", "https://x"), "new", BEFORE, token=7)
-#: Every row that somebody fires on an item, in each spelling.
+#: Every row that a caller fires on an item, in each spelling.
 ROWS = [
     (spelling, machine, row)
     for spelling, rules in QUEUE_RULES.items()
@@ -61,7 +61,7 @@ ROWS = [
 
 
 def item_for(machine: Machine, row: Transition) -> Item:
-    """An item for which the row's condition is met, as far as the item itself says it."""
+    """An item that meets the row's condition, as far as the item alone decides it."""
     item: Item = BATCH if machine.name == "batch" else JOB
     item = replace(item, state=row.source, former=row.when.partition("crashed in ")[2])
     if row.when == "max_crashes workers crashed on it":
@@ -106,7 +106,7 @@ def find(outcome: QueueOutcome[Any], kind: type) -> Any:
 
 
 @pytest.mark.parametrize(("spelling", "machine", "row"), ROWS, ids=[f"{s}-{m.name}-{r.name}" for s, m, r in ROWS])
-def test_a_row_is_followed_to_the_letter(spelling: str, machine: Machine, row: Transition) -> None:
+def test_a_row_is_followed_exactly(spelling: str, machine: Machine, row: Transition) -> None:
     rules, item = QUEUE_RULES[spelling], item_for(machine, row)
     outcome = fire_row(rules, row, item)
     gone = Also.DROP_ALL in row.also and row.target in machine.ends
@@ -134,9 +134,9 @@ def test_a_row_is_followed_to_the_letter(spelling: str, machine: Machine, row: T
 
 
 @pytest.mark.parametrize(("spelling", "machine", "row"), ROWS, ids=[f"{s}-{m.name}-{r.name}" for s, m, r in ROWS])
-def test_a_row_that_is_left_out_is_never_followed(spelling: str, machine: Machine, row: Transition) -> None:
+def test_a_removed_row_is_never_followed(spelling: str, machine: Machine, row: Transition) -> None:
     rules, item = QUEUE_RULES[spelling], item_for(machine, row)
-    # In place of the row, one that leads there from nowhere keeps its target reachable.
+    # Another row that leads there from nowhere keeps the target reachable.
     stub = replace(row, source=machine.start, event="appear", when="")
     lacking = replace(machine, rows=tuple(stub if each == row else each for each in machine.rows))
     changed = QueueRules(lacking, rules.job) if machine.name == "batch" else QueueRules(rules.batch, lacking)
@@ -161,7 +161,7 @@ SOURCES = {"resume": "failed", "clean": "completed", "delete": "failed"}
 
 
 @pytest.mark.parametrize("effect", EFFECTS, ids=lambda effect: effect.name)
-def test_an_effect_happens_where_its_row_names_it_and_nowhere_else(effect: Also) -> None:
+def test_an_effect_happens_only_where_its_row_names_it(effect: Also) -> None:
     event, happened = EFFECTS[effect]
     source = SOURCES.get(event, "downloading")
     rules = next(each for each in (RULES, QUEUE_RULES["mrt-zk"]) if event in {row.event for row in each.job.rows})
@@ -182,7 +182,7 @@ def test_every_effect_and_guard_of_the_tables_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("by", [By.OPERATOR, By.DAEMON])
-def test_only_whom_the_row_names_may_fire_it(by: By) -> None:
+def test_only_actors_in_the_row_may_fire_it(by: By) -> None:
     batch = replace(BATCH, state="processing", made=1)
     if by is By.DAEMON:
         assert queue_work.act(seen(batch), batch.id, "report", by, WHY, WHO).result.state == "reporting"
@@ -227,7 +227,7 @@ def test_every_need_of_the_tables_has_a_case() -> None:
     assert {row.needs for _, _, row in ROWS if row.needs} == set(REFUSED)
 
 
-def test_an_event_that_looks_at_nothing_costs_no_reading() -> None:
+def test_an_event_without_conditions_reads_nothing_more() -> None:
     assert RULES.looks(JOB.id, "downloading", "finish") is Look.NOTHING
     assert RULES.looks(BATCH.id, "reporting", "finish") is Look.COUNTS
 
@@ -237,7 +237,7 @@ def test_an_event_that_looks_at_nothing_costs_no_reading() -> None:
     [
         (None, "before its first step"),
         ("notify", "its last successful step is notify, after which no job is resumed; submit it again"),
-        ("failed", "its last successful step is failed"),  # So Merritt's library writes it for a job that was requeued.
+        ("failed", "its last successful step is failed"),  # Merritt's library writes this for a requeued job.
     ],
 )
 def test_a_job_that_cannot_be_resumed_says_why(step: str | None, why: str) -> None:
@@ -247,7 +247,7 @@ def test_a_job_that_cannot_be_resumed_says_why(step: str | None, why: str) -> No
 
 
 @pytest.mark.parametrize(("own", "default", "state"), [(2, 5, "held"), (None, 2, "held"), (0, 1, "pending")])
-def test_the_limit_of_crashes_is_the_profiles_or_the_stores(own: int | None, default: int, state: str) -> None:
+def test_the_crash_limit_is_that_of_the_profile_or_the_store(own: int | None, default: int, state: str) -> None:
     job = replace(JOB, crashes=1, configuration={} if own is None else {"max_crashes": own})
     assert queue_work.reap(seen(job, dead=WORKER, max_crashes=default)).result.state == state  # type: ignore[union-attr]
 
@@ -265,7 +265,7 @@ LOST: dict[str, Callable[[], tuple[QueueSnapshot, Taken]]] = {
 
 
 @pytest.mark.parametrize("why", LOST)
-def test_a_consumer_that_lost_an_item_changes_nothing_and_learns_why(why: str) -> None:
+def test_a_consumer_that_lost_an_item_changes_nothing_and_gets_the_reason(why: str) -> None:
     snapshot, taken = LOST[why]()
     units: list[Callable[[], QueueOutcome[Any]]] = [
         lambda: queue_work.fire(snapshot, taken, "accept", "", Changes()),
@@ -288,7 +288,7 @@ def test_an_item_of_another_principal_needs_an_override() -> None:
 
 
 @pytest.mark.parametrize("step", [0, 1])
-def test_the_same_report_again_changes_nothing_more(step: int) -> None:
+def test_a_repeated_report_changes_nothing(step: int) -> None:
     """Whether tokens stay (0) or are versions (1)."""
     moved = queue_work.fire(seen_taken(JOB, token_step=step), shown(JOB), "accept", "", Changes()).result
     assert moved.token == 7 + step
@@ -317,7 +317,7 @@ def test_changes_are_written_with_the_event_or_by_themselves() -> None:
     assert (done.state, done.report) == ("completed", replace(report, at=NOW))
 
 
-def test_an_item_is_taken_where_consumers_work_on_it_and_nobody_has_it() -> None:
+def test_an_item_is_taken_only_in_a_consumers_state_and_when_it_is_free() -> None:
     outcome = queue_work.take(seen(JOB), "pending", WORKER, 30.0, 8)
     assert kinds(outcome) == [TakeItem]
     assert outcome.result == replace(JOB, worker=WORKER, token=8, lease=30.0, principal="local")
@@ -326,10 +326,10 @@ def test_an_item_is_taken_where_consumers_work_on_it_and_nobody_has_it() -> None
         assert queue_work.take(snapshot, state, WORKER, 30.0, 8).result is None
 
 
-# ------------------------------------------------------------------ the rest
+# ------------------------------------------------------------------ other operations
 
 
-def test_new_items_are_as_their_rows_say() -> None:
+def test_new_items_follow_their_rows() -> None:
     made = queue_work.submit(RULES, BATCH.id, BATCH.submission, "ann", NOW, Actor())
     assert kinds(made) == [AddBatch, QueueRecord]
     assert (made.result.state, made.result.message) == ("pending", RULES.submit.meaning)
@@ -358,7 +358,7 @@ def test_a_priority_changes_while_the_job_is_in_the_queue() -> None:
             queue_work.set_priority(seen(item), JOB.id, 1, "", WHO)
 
 
-def test_nobody_acts_on_what_is_taken_or_not_there() -> None:
+def test_operations_on_taken_or_missing_items_are_refused() -> None:
     failed = replace(JOB, state="failed")
     with pytest.raises(QueueRefused, match=f"{WORKER} is processing it"):
         queue_work.act(seen_taken(failed), failed.id, "delete", By.OPERATOR, WHY, WHO)
@@ -378,7 +378,7 @@ def test_a_fast_path_takes_only_rows_whose_effects_it_has() -> None:
         assert changed.fast_row(JOB.id, "downloading", "finish") is None
 
 
-def test_states_that_the_stores_ask_for_come_from_the_tables() -> None:
+def test_states_that_stores_query_come_from_the_tables() -> None:
     assert (RULES.reportable, RULES.with_jobs) == (("processing",), ("processing", "failed"))
     assert (RULES.before_jobs, RULES.after_jobs) == (("pending", "held"), ("reporting", "update-reporting"))
     assert RULES.cleaned == {"cleaned": "completed"}

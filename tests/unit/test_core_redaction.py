@@ -1,4 +1,4 @@
-"""The redactor: what is a secret in a text is hidden, and nothing else is changed."""
+"""The redactor hides secrets in a text, and changes nothing else."""
 
 import json
 import logging
@@ -95,7 +95,7 @@ def test_the_public_part_of_an_api_token_stays_and_so_does_the_address() -> None
 
 
 @given(st.text(max_size=200))
-def test_any_text_can_be_redacted_once_and_for_all(text: str) -> None:
+def test_redacting_any_text_twice_changes_nothing_more(text: str) -> None:
     assert redact(redact(text)) == redact(text)
 
 

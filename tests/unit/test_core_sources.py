@@ -1,4 +1,4 @@
-"""What mapped inputs have, in words: how much is READY, and what is missing."""
+"""The state of mapped inputs in words: how much is READY, and what is missing."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rounds: again and again, with a growing pause while the store is away, until asked to stop."""
+"""Rounds are repeated, with a growing pause while the store is unavailable, until asked to stop."""
 
 import logging
 import threading
@@ -29,7 +29,7 @@ class Patience(threading.Event):
 
 
 def outcomes(*given: int | Exception) -> Callable[[], int]:
-    """One after the other."""
+    """One after another."""
     left: Iterator[int | Exception] = iter(given)
 
     def act() -> int:
@@ -48,7 +48,7 @@ def middle() -> float:
 AWAY = StoreUnavailable("here", "it is away")
 
 
-def test_the_pause_grows_while_the_store_is_away_and_is_as_before_when_it_is_back(
+def test_the_pause_grows_while_the_store_is_unavailable_and_is_reset_afterwards(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stop = Patience(7)
@@ -62,16 +62,16 @@ def test_the_pause_grows_while_the_store_is_away_and_is_as_before_when_it_is_bac
 
 
 @pytest.mark.parametrize(("interval", "failures", "pause"), [(5, 4, 60), (5, 10_000, 60), (300, 0, 300), (300, 9, 300)])
-def test_no_pause_grows_without_end(interval: float, failures: int, pause: float) -> None:
+def test_pauses_are_limited(interval: float, failures: int, pause: float) -> None:
     assert Rounds("test", outcomes(), interval, middle).pause(failures) == pause
 
 
-def test_pauses_differ() -> None:
+def test_pauses_vary() -> None:
     shortest, longest = (Rounds("test", outcomes(), 10, lambda: chance).pause(0) for chance in (0.0, 1.0))  # noqa: B023 - run at once
     assert (shortest, longest) == (8, 12)
 
 
-def test_a_bug_ends_everything_and_is_raised() -> None:
+def test_an_unexpected_error_ends_the_rounds_and_is_raised() -> None:
     stop = threading.Event()
     healthy = Rounds("healthy", lambda: 0, 1000)
     with pytest.raises(ZeroDivisionError):
@@ -98,5 +98,5 @@ def test_a_call_that_hangs_in_the_store_does_not_prevent_stopping(monkeypatch: p
     end.set()
 
 
-def test_one_call_does_a_part_of_much() -> None:
+def test_one_call_does_a_bounded_part_of_the_work() -> None:
     assert until_nothing(outcomes(1000, 1000, 7, 0)) == 2007

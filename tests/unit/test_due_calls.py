@@ -1,4 +1,4 @@
-"""Calls at a time of this process's own clock."""
+"""Calls that are due at a time of this process's own clock."""
 
 import logging
 import threading
@@ -9,7 +9,7 @@ import pytest
 from headgate.stores.zookeeper.overdue import DueCalls
 
 
-def test_a_call_that_fails_is_logged_and_keeps_no_other_from_being_made(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_call_is_logged_and_does_not_prevent_others(caplog: pytest.LogCaptureFixture) -> None:
     calls, done = DueCalls(), threading.Event()
 
     def fail() -> None:

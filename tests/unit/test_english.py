@@ -15,7 +15,7 @@ def found_in(name: str, text: str) -> list[str]:
     return [re.sub(r"^.*?:(\d+): '(.*?)';.*$", r"\1 \2", line) for line in findings(name, text)]
 
 
-def test_all_that_people_read_is_checked() -> None:
+def test_everything_that_people_read_is_checked() -> None:
     names = files()
     assert {"README.md", "Makefile", "src/headgate/gate.py", "tests/conftest.py", "docs/glossary.md"} <= set(names)
     assert len(names) > 800
@@ -28,7 +28,7 @@ def test_all_that_people_read_is_checked() -> None:
      "if need be", "is none of a, b", "is no number", "Gives how many", "was given back", "see RULES.md", "seed 002",
      "after so many seconds", BAD],
 )  # fmt: skip
-def test_words_that_are_not_said_are_found(text: str) -> None:
+def test_words_to_avoid_are_found(text: str) -> None:
     assert len(found_in("docs/page.md", f"It is so: {text}.\n")) == 1
 
 
@@ -67,7 +67,7 @@ def test_texts_of_templates_are_read() -> None:
     ]
 
 
-def test_every_pattern_says_what_to_say() -> None:
+def test_every_pattern_has_a_replacement() -> None:
     assert len(SAYS) == len(VOCABULARY)
     assert all(better for _, better in SAYS)
 

@@ -1,4 +1,4 @@
-"""The table of the fault tests' figures: kept by test, rendered by store, and nothing that failed looks well."""
+"""The table of the fault tests' figures: stored by test, rendered by store, with failed tests marked."""
 
 import re
 from pathlib import Path

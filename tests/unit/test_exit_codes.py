@@ -1,4 +1,4 @@
-"""Exit codes: one table, one meaning each."""
+"""Exit codes: one table, with one meaning for each code."""
 
 import ast
 import inspect
@@ -30,7 +30,7 @@ def test_every_error_has_a_code_of_the_table() -> None:
 
 
 def numbers_of(path: Path) -> list[str]:
-    """Where a command ends with a number that is written out: returned, raised or set as a constant."""
+    """Places where a command exits with a literal number: returned, raised or set as a constant."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         values: list[ast.expr | None] = []
@@ -40,13 +40,13 @@ def numbers_of(path: Path) -> list[str]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Exit", "_exit", "SystemExit")):
             values = list(node.args)
         elif isinstance(node, ast.Assign):
-            values, codes = [node.value], codes - {2, 3}  # Those may be anything: a gap, a limit.
+            values, codes = [node.value], codes - {2, 3}  # These may be any number: a gap, a limit.
         numbers = [each.value for each in values if isinstance(each, ast.Constant) and isinstance(each.value, int)]
         found += [f"{path.name}:{getattr(node, 'lineno', 0)}: {number}" for number in numbers if number in codes]
     return found
 
 
-def test_no_command_ends_with_a_number_of_its_own() -> None:
+def test_no_command_exits_with_a_literal_number() -> None:
     files = [path for path in (ROOT / "src/headgate/cli").rglob("*.py") if path != Path(failures.__file__)]
     assert [each for path in files for each in numbers_of(path)] == []
 

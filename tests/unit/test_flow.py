@@ -1,4 +1,4 @@
-"""The flow of a pipeline, and its picture."""
+"""The flow of a pipeline, and its drawing."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ NAMES = ("archive", "lookup", "maps", "raw", "tidy")
 JOBS = [Job("clean", ("raw",), ("tidy",)), Job("draw", ("tidy", "lookup"), ("maps",))]
 
 
-def test_datasets_are_in_the_order_of_the_flow_and_unused_ones_come_last() -> None:
+def test_datasets_are_in_flow_order_and_unused_ones_are_last() -> None:
     order = flow_order([Dataset(name) for name in NAMES], JOBS)
     assert order == ["lookup", "raw", "tidy", "maps", "archive"]
     assert made_from("raw", edges_of(JOBS)) == {"tidy", "maps"}

@@ -1,4 +1,4 @@
-"""Guards of other packages: found by their entry points, used by their names, and explained when they are not there."""
+"""Guards of other packages: found by their entry points, used by their names, and reported when missing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def broken():
 
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Mode]:
-    """An installed package with two guards; what the first has locked."""
+    """An installed package with two guards; and the locks of the first."""
     (tmp_path / "shelf_guard.py").write_text(SHELF)
     info = tmp_path / "shelf_guard-1.0.dist-info"
     info.mkdir()
@@ -59,7 +59,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Mode]:
     return locked
 
 
-def test_a_guard_of_another_package_is_put_under_our_locks(shelf: dict[str, Mode], tmp_path: Path) -> None:
+def test_a_guard_of_another_package_backs_our_locks(shelf: dict[str, Mode], tmp_path: Path) -> None:
     with headgate.connect(f"sqlite:///{tmp_path}/headgate.db", guards="file, shelf") as gate:
         lock = gate.locks.acquire("a", "shelf:7", "read", lease=60)
         assert shelf == {"shelf:7": Mode.SHARED}
@@ -74,12 +74,12 @@ def test_a_guard_of_another_package_is_put_under_our_locks(shelf: dict[str, Mode
         assert shelf == {}
 
 
-def test_a_guard_that_is_not_installed_is_answered_with_those_that_are(shelf: dict[str, Mode]) -> None:
+def test_an_unknown_guard_is_refused_with_a_list_of_installed_ones(shelf: dict[str, Mode]) -> None:
     with pytest.raises(BadValue, match=r"'shelv' is not installed; available: file, broken, shelf"):
         check_guards("file,shelv")
     assert check_guards(" shelf ,file, shelf,") == ["shelf", "file"]
 
 
-def test_a_guard_that_cannot_be_made_is_named(shelf: dict[str, Mode]) -> None:
+def test_a_guard_that_cannot_be_created_is_named(shelf: dict[str, Mode]) -> None:
     with pytest.raises(BadValue, match=r"'broken' cannot be loaded from shelf_guard:broken: no catalogue"):
         load_guards(["broken"])

@@ -1,4 +1,4 @@
-"""The proxy of the fault tests does what it says, seen from both sides."""
+"""The proxy of the fault tests does what it documents, seen from both sides."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ import pytest
 from tests.proxy import CLIENT, SERVER, TO_CLIENT, TO_SERVER, Proxy
 from tests.waiting import until
 
-#: How long silence is listened to; a message that passed would be there at once.
+#: How long to listen for silence; a message that passed would arrive at once.
 SILENCE = 0.2
 
 
@@ -63,7 +63,7 @@ Dial = Callable[[], socket.socket]
 
 @pytest.fixture
 def dial(proxy: Proxy) -> Iterator[Dial]:
-    """Connects through the proxy; what it makes ends with the test."""
+    """Connects through the proxy; connections are closed at the end of the test."""
     made: list[socket.socket] = []
 
     def connect() -> socket.socket:
@@ -89,7 +89,7 @@ def said(client: socket.socket, text: bytes) -> bytes:
     return client.recv(100)
 
 
-def test_everything_passes_on_many_connections(dial: Dial) -> None:
+def test_everything_is_forwarded_on_many_connections(dial: Dial) -> None:
     clients = [dial() for _ in range(50)]
     assert [said(each, b"%d" % number) for number, each in enumerate(clients)] == [b"%d" % n for n in range(50)]
 
@@ -139,7 +139,7 @@ def test_delayed_traffic_can_be_lost_with_its_connection(echo: Echo, proxy: Prox
     assert echo.received == [b"one", b"three"]
 
 
-def test_connecting_hangs_while_nothing_passes(proxy: Proxy, dial: Dial) -> None:
+def test_connecting_hangs_while_nothing_is_forwarded(proxy: Proxy, dial: Dial) -> None:
     proxy.hold()
     with pytest.raises(TimeoutError):
         socket.create_connection(("127.0.0.1", proxy.port), timeout=SILENCE)
@@ -147,12 +147,12 @@ def test_connecting_hangs_while_nothing_passes(proxy: Proxy, dial: Dial) -> None
     assert said(dial(), b"again") == b"again"
 
 
-def test_connecting_may_be_left_alone(proxy: Proxy, dial: Dial) -> None:
+def test_new_connections_can_be_accepted_and_held(proxy: Proxy, dial: Dial) -> None:
     proxy.hold(connects=True)
     assert silent(dial())
 
 
-def test_a_cut_ends_what_is_open_and_refuses_what_comes(proxy: Proxy, dial: Dial) -> None:
+def test_a_cut_closes_open_connections_and_refuses_new_ones(proxy: Proxy, dial: Dial) -> None:
     client = dial()
     assert said(client, b"one") == b"one"
     proxy.cut()
@@ -172,7 +172,7 @@ def test_a_reset_is_a_reset_on_both_sides(echo: Echo, proxy: Proxy, dial: Dial) 
     assert said(dial(), b"again") == b"again"
 
 
-def test_half_open_at_the_client(echo: Echo, proxy: Proxy, dial: Dial) -> None:
+def test_a_connection_is_half_open_at_the_client(echo: Echo, proxy: Proxy, dial: Dial) -> None:
     client = dial()
     assert said(client, b"one") == b"one"
     proxy.strand(CLIENT)
@@ -182,7 +182,7 @@ def test_half_open_at_the_client(echo: Echo, proxy: Proxy, dial: Dial) -> None:
     assert said(dial(), b"again") == b"again"
 
 
-def test_half_open_at_the_server(echo: Echo, proxy: Proxy, dial: Dial) -> None:
+def test_a_connection_is_half_open_at_the_server(echo: Echo, proxy: Proxy, dial: Dial) -> None:
     client = dial()
     assert said(client, b"one") == b"one"
     proxy.strand(SERVER)

@@ -1,4 +1,4 @@
-"""Where code is found: no import loops, no two modules or classes that one could take for each other."""
+"""The layout of the code: no import cycles, and no two modules or classes with names that are easily confused."""
 
 import ast
 import re
@@ -51,12 +51,12 @@ def classes() -> Iterator[tuple[str, str]]:
                 yield node.name, str(path.relative_to(PACKAGE))
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_no_module_imports_itself_through_others() -> None:
     graph = grimp.build_graph("headgate", cache_dir=None)
     assert loops({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}) == []
 
 
-def test_no_two_modules_of_a_layer_have_names_that_are_almost_the_same() -> None:
+def test_no_two_modules_of_a_layer_have_almost_the_same_name() -> None:
     layers = sorted(path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__")
     found = {layer.name: alike(path.stem for path in layer.rglob("*.py")) for layer in layers}
     assert {layer: pairs for layer, pairs in found.items() if pairs} == {}
@@ -70,7 +70,7 @@ def test_no_two_classes_have_the_same_name() -> None:
 
 
 def passed_on(tree: ast.AST) -> list[str]:
-    """Functions that only call a private one that nothing else uses, with what they were given: they are one."""
+    """Functions that only call a private function that no other code uses, with the same arguments."""
     used = Counter(name for node in ast.walk(tree) if (name := named(node)))
     private = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name[:1] == "_"}
     found = []
@@ -86,7 +86,7 @@ def passed_on(tree: ast.AST) -> list[str]:
 
 
 def named(node: ast.AST) -> str:
-    """The name that is used here, also of a method of one's own."""
+    """The name as used here, also of a method of the same class."""
     own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     return node.attr if own and isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
@@ -95,19 +95,19 @@ def is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def test_no_function_only_passes_on_to_one_that_nothing_else_calls() -> None:
+def test_no_function_only_forwards_to_one_that_nothing_else_calls() -> None:
     found = {path.name: passed_on(ast.parse(path.read_text(encoding="utf-8"))) for path in FILES}
     assert {name: functions for name, functions in found.items() if functions} == {}
 
 
-def test_functions_that_only_pass_on_are_found() -> None:
+def test_functions_that_only_forward_are_found() -> None:
     code = (
         "def a(b):\n    'Text.'\n    return _c(b)\ndef _c(b): return b + 1\ndef d(e): return _f(e + 1)\ndef _f(e): ..."
     )
     assert passed_on(ast.parse(code)) == ["a"]
 
 
-def test_every_folder_says_what_belongs_there() -> None:
+def test_every_folder_describes_its_contents() -> None:
     silent = [
         str(path.relative_to(PACKAGE))
         for path in FILES
@@ -116,7 +116,7 @@ def test_every_folder_says_what_belongs_there() -> None:
     assert silent == []
 
 
-def test_loops_and_names_that_are_alike_are_found() -> None:
+def test_import_cycles_and_similar_names_are_found() -> None:
     assert loops({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"d"}}) == [["b", "c"], ["d"]]
     assert alike(iter(["fetch", "fetching", "lock_run", "run_locks", "tokens"])) == [
         ["fetch", "fetching"],

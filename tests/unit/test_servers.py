@@ -1,4 +1,4 @@
-"""The servers that the other tests rely on start, die, hang and come back as they promise."""
+"""The servers that the other tests depend on start, die, hang and recover as documented."""
 
 import os
 import signal
@@ -80,7 +80,7 @@ def test_a_discarded_server_leaves_nothing(kind: str, private_server: Factory) -
 
 @every_kind
 def test_a_killed_test_run_leaves_no_server_behind(kind: str) -> None:
-    """Even when the server was suspended at that moment, children and all."""
+    """Even if the server was suspended at that moment, with all its child processes."""
     program = (
         "import sys\n"
         "from tests.servers import KINDS\n"
@@ -133,7 +133,7 @@ def test_a_fresh_store_is_empty_and_usable(store_url: str) -> None:
 
 
 @every_kind
-def test_a_dropped_store_is_gone_although_it_was_in_use(kind: str, servers: Servers) -> None:
+def test_a_dropped_store_is_gone_even_if_it_was_in_use(kind: str, servers: Servers) -> None:
     url = servers.fresh(kind)
     other = servers.fresh(kind)
     remember(url, "spillway")

@@ -1,4 +1,4 @@
-"""Chunks that wait for a job that nobody runs: when that is an alarm, and when it is not."""
+"""Chunks that no worker claims: when that is an alarm, and when it is not."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_chunks_that_nobody_claims_for_a_day_are_stuck(tmp_path: Path, monkeypat
 
 
 def test_a_job_that_runs_once_a_day_or_week_is_not_stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One chunk a day out of many is a slow job, not one that nobody runs."""
+    """One chunk a day out of many is a slow job, not one without workers."""
     monkeypatch.setattr(gathering, "LEDGER_SECONDS", 0.0)
     with connect(f"sqlite:///{tmp_path}/store.db") as gate:
         gate.ledger.define_dataset("raw", uri="file:///raw")

@@ -1,4 +1,4 @@
-"""Which stores have tokens to raise, and what is said of the others; which servers are refused."""
+"""Stores with tokens to raise, the explanation for other stores, and servers that are refused."""
 
 from types import SimpleNamespace
 from typing import Any

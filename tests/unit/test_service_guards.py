@@ -1,4 +1,4 @@
-"""Storage guards: real locks of the operating system, seen by programs that know nothing of us."""
+"""Storage guards: real locks of the operating system, visible to programs that do not use Headgate."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from headgate.service.guards.kinds import FileGuard, GuardBusy, StorageLock, fil
 
 SHARED, EXCLUSIVE = Mode.SHARED, Mode.EXCLUSIVE
 
-#: Programs of strangers: one locks as the command flock does, one as Java and most C programs do.
+#: Other programs: one locks like the command flock, one like Java and most C programs.
 STRANGERS = {
     "flock": "fcntl.flock(file, {mode} | fcntl.LOCK_NB)",
     "lockf": "fcntl.lockf(file, {mode} | fcntl.LOCK_NB)",
@@ -38,7 +38,7 @@ def stranger(family: str, path: Path, mode: Mode, then: str) -> list[str]:
 
 
 def may_lock(family: str, path: Path, mode: Mode) -> bool:
-    """Whether a program that does not ask us gets the file."""
+    """Whether a program that does not use Headgate gets the file."""
     return subprocess.run(stranger(family, path, mode, ""), capture_output=True, check=False).returncode == 0
 
 
@@ -53,7 +53,7 @@ def locked_by_stranger(family: str, path: Path, mode: Mode) -> Iterator[None]:
 
 
 def open_descriptors() -> set[str]:
-    """Those that still are, when they are looked at (the look itself opens one)."""
+    """Descriptors that are still open when they are listed (listing opens one itself)."""
     return {str(found) for found in Path("/proc/self/fd").iterdir() if found.exists()}
 
 
@@ -69,7 +69,7 @@ families = pytest.mark.parametrize("family", STRANGERS)
 
 @families
 @pytest.mark.parametrize("ours", [SHARED, EXCLUSIVE])
-def test_a_stranger_is_kept_out_while_we_hold_the_file(family: str, path: Path, ours: Mode) -> None:
+def test_another_program_is_kept_out_while_we_hold_the_file(family: str, path: Path, ours: Mode) -> None:
     hold = FileGuard().lock(path.as_uri(), ours)
     assert may_lock(family, path, SHARED) is (ours is SHARED)
     assert may_lock(family, path, EXCLUSIVE) is False
@@ -79,7 +79,7 @@ def test_a_stranger_is_kept_out_while_we_hold_the_file(family: str, path: Path, 
 
 @families
 @pytest.mark.parametrize("theirs", [SHARED, EXCLUSIVE])
-def test_it_is_reported_at_once_that_a_stranger_has_the_file(family: str, path: Path, theirs: Mode) -> None:
+def test_a_file_held_by_another_program_is_reported_at_once(family: str, path: Path, theirs: Mode) -> None:
     with locked_by_stranger(family, path, theirs):
         with pytest.raises(GuardBusy, match="is locked by a program outside Headgate"):
             FileGuard().lock(path.as_uri(), EXCLUSIVE)
@@ -147,7 +147,7 @@ def test_a_folder_can_be_locked(tmp_path: Path) -> None:
     hold.close()
 
 
-def test_a_writer_may_lock_a_file_that_it_will_make_and_a_reader_may_not(tmp_path: Path) -> None:
+def test_a_writer_may_lock_a_missing_file_and_a_reader_may_not(tmp_path: Path) -> None:
     FileGuard().lock((tmp_path / "new").as_uri(), EXCLUSIVE).close()
     assert (tmp_path / "new").exists()
     with pytest.raises(FileNotFoundError):
@@ -177,7 +177,7 @@ def test_a_file_of_another_machine_cannot_be_guarded_here() -> None:
 
 
 class Recorder:
-    """A guard that notes what is done, and breaks on request."""
+    """A guard that records its calls, and fails on request."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -225,7 +225,7 @@ def test_only_the_schemes_of_its_guards_are_covered(keeper: GuardKeeper) -> None
     assert not keeper.covers("x")
 
 
-def test_many_readers_stand_on_one_real_lock(keeper: GuardKeeper, guard: Recorder) -> None:
+def test_many_readers_share_one_real_lock(keeper: GuardKeeper, guard: Recorder) -> None:
     for lock_id in ("a", "b", "c"):
         keeper.take(lock_of(lock_id, "x:1", SHARED))
     for lock_id in ("b", "a"):
@@ -245,7 +245,7 @@ def test_each_resource_has_its_own_real_lock(keeper: GuardKeeper, guard: Recorde
     assert guard.done == ["lock x:1 shared", "lock x:2 exclusive", "close x:1"]
 
 
-def test_a_change_of_ours_is_a_change_of_the_real_one(keeper: GuardKeeper, guard: Recorder) -> None:
+def test_changing_our_lock_changes_the_real_lock(keeper: GuardKeeper, guard: Recorder) -> None:
     keeper.take(lock_of("a", "x:1", SHARED))
     assert keeper.change("a", EXCLUSIVE) is SHARED
     assert keeper.change("a", EXCLUSIVE) is EXCLUSIVE
@@ -253,7 +253,7 @@ def test_a_change_of_ours_is_a_change_of_the_real_one(keeper: GuardKeeper, guard
     assert guard.done == ["lock x:1 shared", "change x:1 exclusive"]
 
 
-def test_several_holds_of_one_lock_stand_on_one_real_lock(keeper: GuardKeeper, guard: Recorder) -> None:
+def test_several_holds_of_one_lock_share_one_real_lock(keeper: GuardKeeper, guard: Recorder) -> None:
     """Each request counts once, however often it is repeated."""
     for request_id in ("first", "second", "second"):
         keeper.take(lock_of("a", "x:1", EXCLUSIVE, request_id=request_id))
@@ -269,9 +269,7 @@ def test_a_request_that_times_out_keeps_the_holds_of_others(keeper: GuardKeeper,
     assert guard.done == ["lock x:1 exclusive"]
 
 
-def test_a_lost_lock_takes_all_its_holds_with_it_but_not_those_of_a_newer_token(
-    keeper: GuardKeeper, guard: Recorder
-) -> None:
+def test_a_lost_lock_ends_all_its_holds_but_not_those_of_a_newer_token(keeper: GuardKeeper, guard: Recorder) -> None:
     keeper.take(lock_of("a", "x:1", SHARED))
     keeper.take(lock_of("a", "x:1", SHARED, request_id="second"))
     keeper.changed(lock_of("a", "x:1", EXCLUSIVE, token=2))
@@ -304,7 +302,7 @@ def test_an_exception_in_a_guard_is_reported_as_its_failure(
     assert error.value.resource in ("x:1", "x:2")
 
 
-def test_busy_stays_busy_and_keeps_nothing(keeper: GuardKeeper, guard: Recorder) -> None:
+def test_a_busy_guard_is_refused_and_keeps_nothing(keeper: GuardKeeper, guard: Recorder) -> None:
     guard.fails["lock"] = GuardBusy("somebody has it")
     with pytest.raises(GuardBusy):
         keeper.take(lock_of("a", "x:1", EXCLUSIVE))

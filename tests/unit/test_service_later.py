@@ -1,4 +1,4 @@
-"""One thread for all that is to be done later."""
+"""One thread for all postponed work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def of_name(name: str) -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == name]
 
 
-def test_due_work_is_done_in_order_of_time_and_not_early() -> None:
+def test_postponed_work_runs_in_order_of_time_and_not_early() -> None:
     later, done, all_done = Later(), [], threading.Event()
     began = steady()
 
@@ -35,7 +35,7 @@ def test_due_work_is_done_in_order_of_time_and_not_early() -> None:
     assert all(after >= due for (_, after), due in zip(done, (0.0, 0.1, 0.15), strict=True))
 
 
-def test_the_thread_ends_when_nothing_is_left_and_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_ends_when_no_work_is_left_and_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
     later, done = Later(), threading.Semaphore(0)
     before = set(of_name("headgate-later"))
@@ -47,7 +47,7 @@ def test_the_thread_ends_when_nothing_is_left_and_begins_again(monkeypatch: pyte
             assert not each.is_alive()
 
 
-def test_work_that_fails_is_reported_and_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_work_is_reported_and_does_not_stop_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[object] = []
     monkeypatch.setattr(threading, "excepthook", lambda told: reported.append(told.exc_value))
     later, done, error = Later(), threading.Event(), ValueError("a bug of the work")
@@ -62,7 +62,10 @@ def test_work_that_fails_is_reported_and_ends_nothing_else(monkeypatch: pytest.M
 
 
 def test_a_callback_of_one_hold_keeps_no_other_hold_from_being_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is called for a lease that ended before its first renewal, as on a machine that slept. It takes long here."""
+    """It is called for a lease that expired before its first renewal, as on a suspended machine.
+
+    It takes a long time here.
+    """
     called, may_return, renewed = threading.Event(), threading.Event(), threading.Event()
 
     def on_lost(_error: headgate.LockLost) -> None:
@@ -89,8 +92,8 @@ def test_a_callback_of_one_hold_keeps_no_other_hold_from_being_renewed(monkeypat
         other.stop()
 
 
-def test_a_forked_child_does_later_what_it_is_asked_to() -> None:
-    module.later(steady(), lambda: None)  # The parent's thread runs, and does not come along.
+def test_a_forked_child_runs_its_own_postponed_work() -> None:
+    module.later(steady(), lambda: None)  # The parent's thread runs, and is not inherited.
     child = os.fork()
     if not child:
         module.later(steady(), lambda: os._exit(7))

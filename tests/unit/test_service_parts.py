@@ -1,4 +1,4 @@
-"""Parts of the service that need no store: who asks, what is logged, and keeping a lease alive."""
+"""Parts of the service that need no store: the owner of a process, log events, and keeping a lease alive."""
 
 import json
 import logging
@@ -53,7 +53,7 @@ def test_an_event_is_one_line_of_json_without_secrets(caplog: pytest.LogCaptureF
     assert datetime.fromisoformat(told["at"]).tzinfo
 
 
-def test_nothing_is_made_ready_for_a_log_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_prepared_for_a_log_that_is_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logger, "log", lambda *_, **__: pytest.fail("logged"))
     logger.setLevel(logging.ERROR)
     try:
@@ -66,11 +66,11 @@ def test_nothing_is_made_ready_for_a_log_that_nobody_reads(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("value", [0, 0.0, 1, 2.5, float("inf"), 10**400])
-def test_seconds_are_numbers_from_zero_on(value: float) -> None:
+def test_seconds_are_numbers_of_at_least_zero(value: float) -> None:
     assert check_seconds("wait", value) >= 0
 
 
-def test_a_lease_has_a_beginning_and_an_end() -> None:
+def test_a_lease_has_a_shortest_and_a_longest_length() -> None:
     assert check_lease(None) is None
     assert check_lease(5) == 5.0
     for wrong in (0, -1, float("nan"), float("inf"), 10**400, True, "5"):
@@ -86,7 +86,7 @@ def test_wants_are_sorted_by_resource() -> None:
 
 
 class Service:
-    """Answers renewals as the test wants."""
+    """Answers renewals as the test requires."""
 
     def __init__(self, *answers: HeadgateError | None) -> None:
         self._answers = list(answers)
@@ -119,7 +119,7 @@ def lock_of(lease: float | None) -> Lock:
 
 
 class Loss:
-    """Keeps each notification, and its time."""
+    """Records each notification, and its time."""
 
     def __init__(self) -> None:
         self.errors: list[LockLost] = []
@@ -166,7 +166,7 @@ def test_a_persistent_lock_is_watched_but_not_renewed() -> None:
     assert service.renewals == 0
 
 
-def test_a_store_that_is_away_for_a_moment_ends_nothing() -> None:
+def test_a_brief_outage_of_the_store_does_not_end_a_hold() -> None:
     away = StoreUnavailable("store", "gone")
     service, loss = Service(away, away, away), Loss()
     hold = hold_of(service, 4.0, loss)
@@ -176,7 +176,7 @@ def test_a_store_that_is_away_for_a_moment_ends_nothing() -> None:
     assert loss.errors == []
 
 
-def test_a_store_that_stays_away_ends_it_before_the_lease_does() -> None:
+def test_a_longer_outage_ends_a_hold_before_its_lease() -> None:
     service, loss = Service(*[StoreUnavailable("store", "gone")] * 10_000), Loss()
     hold = hold_of(service, 1.0, loss, margin=0.5)
     deadline = hold.deadline
@@ -208,7 +208,7 @@ def test_a_renewal_that_is_answered_after_the_loss_was_reported_revives_nothing(
     hold.stop()
 
 
-def test_a_lost_lock_is_reported_once_and_renewed_no_more() -> None:
+def test_a_lost_lock_is_reported_once_and_no_longer_renewed() -> None:
     service, loss = Service(LockLost("id", 7, "it was broken")), Loss()
     hold = hold_of(service, 0.4, loss)
     assert loss.happened.wait(PATIENCE)
@@ -236,8 +236,8 @@ def test_a_hold_has_the_attributes_of_its_lock() -> None:
     assert (hold.mode, hold.since, hold.deadline) == (Mode.EXCLUSIVE, lock_of(5.0).since, 105.0)
 
 
-def test_a_deadline_that_has_passed_is_seen_without_any_thread() -> None:
-    """As after the whole process was stopped: nobody had a chance to say so before."""
+def test_a_passed_deadline_is_noticed_without_a_thread() -> None:
+    """As after the whole process was stopped: no thread could report it before."""
     hold = LockHold(Service(), lock_of(5.0), time.monotonic() - 6.0, None, 0.0)
     with pytest.raises(LockLost, match="could not be renewed in time"):
         hold.check()

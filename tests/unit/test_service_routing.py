@@ -1,4 +1,4 @@
-"""Two stores as one: locks on `data:` chunks live beside the ledger, all others in the coordination store."""
+"""Two stores as one: locks on `data:` chunks are beside the ledger, all others in the coordination store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def resources_in(url: str) -> list[str]:
         return sorted(lock.resource for lock in gate.locks.list())
 
 
-def test_each_lock_lives_in_the_store_of_its_resource(gate: Gate) -> None:
+def test_each_lock_is_in_the_store_of_its_resource(gate: Gate) -> None:
     gate.locks.acquire("a", CHUNK, "write")
     gate.locks.acquire("a", OTHER, "write")
     assert resources_in("sqlite:///main.db") == [CHUNK]
@@ -101,7 +101,7 @@ def test_a_client_that_holds_a_lock_in_either_store_is_not_forgotten(gate: Gate)
     assert gate.locks.clients() == []
 
 
-def test_resources_are_known_where_they_live(gate: Gate) -> None:
+def test_resources_are_listed_by_their_own_store(gate: Gate) -> None:
     for resource in (CHUNK, OTHER):
         gate.locks.register_resource(resource)
     assert gate.locks.resources() == [CHUNK, OTHER]

@@ -1,4 +1,4 @@
-"""What requests may have done is undone by one thread, whatever goes wrong with some of them."""
+"""Requests with an unknown outcome are undone by one thread, whatever fails for some of them."""
 
 import math
 import threading
@@ -29,7 +29,7 @@ def raising(error: Exception, times: int, done: Callable[[], None] = lambda: Non
 
 
 @pytest.mark.parametrize("error", [LockLost("x", 1, "it was released"), ValueError("a bug")])
-def test_one_that_fails_ends_nothing_else(error: Exception) -> None:
+def test_a_failing_request_does_not_stop_others(error: Exception) -> None:
     undoing, done = Undoing(), threading.Event()
     undoing.add("later", "store", raising(StoreUnavailable("store", "away"), 3, done.set), math.inf)
     undoing.add("fails", "store", raising(error, 1_000_000), math.inf)
@@ -37,7 +37,7 @@ def test_one_that_fails_ends_nothing_else(error: Exception) -> None:
     until(lambda: not undoing._pending, "nothing to be left")
 
 
-def test_it_is_tried_until_its_time_is_over_or_its_store_is_closed() -> None:
+def test_undoing_is_retried_until_its_time_is_over_or_its_store_is_closed() -> None:
     undoing, away = Undoing(), StoreUnavailable("store", "away")
     undoing.add("short", "store", raising(away, 1_000_000), 0.0)
     undoing.add("long", "store", raising(away, 1_000_000), math.inf)
@@ -48,7 +48,7 @@ def test_it_is_tried_until_its_time_is_over_or_its_store_is_closed() -> None:
     until(lambda: not undoing._runs, "the thread to end")
 
 
-def test_the_thread_begins_again() -> None:
+def test_the_thread_starts_again() -> None:
     undoing = Undoing()
     for _ in range(2):
         done = threading.Event()

@@ -1,4 +1,4 @@
-"""Settings: defaults, files, environment, flags; each says where it came from."""
+"""Settings: defaults, files, environment, flags; each knows its origin."""
 
 from pathlib import Path
 
@@ -34,11 +34,11 @@ def found(home: Path, flags: dict[str, str | None] | None = None, **more: str) -
     return {setting.known.name: (setting.value, setting.origin) for setting in settings.all()}
 
 
-def test_without_anything_the_defaults_count(home: Path) -> None:
+def test_without_settings_the_defaults_apply(home: Path) -> None:
     assert found(home) == {known.name: (known.default, "default") for known in KNOWN}
 
 
-def test_each_source_is_stronger_than_the_one_before(home: Path) -> None:
+def test_each_source_overrides_the_one_before(home: Path) -> None:
     user = write(home, "user", 'url = "sqlite:///user.db"\nclient = "user"\nlock_delay = 5\nguards = "file"')
     assert found(home)["url"] == (f"sqlite:///{user.parent}/user.db", str(user))
     work = write(home, "work", 'url = "sqlite:///work.db"\nclient = "work"\nlock_delay = 6')
@@ -60,7 +60,7 @@ def test_an_empty_variable_and_a_missing_flag_are_ignored(home: Path) -> None:
     assert found(home, {"url": None}, HEADGATE_URL="")["url"] == ("", "default")
 
 
-def test_the_file_of_the_working_folder_is_the_strongest(home: Path) -> None:
+def test_the_file_of_the_working_folder_overrides_other_files(home: Path) -> None:
     work = write(home, "work", "")
     files = config_files(environment(home), search(home / "work", str(home / "home")))
     assert files[0] == work
@@ -78,7 +78,7 @@ def test_a_misspelt_setting_is_refused_with_a_hint(home: Path) -> None:
     assert str(path) in str(error.value)
 
 
-def test_a_setting_that_is_like_no_other_is_refused_with_the_list(home: Path) -> None:
+def test_an_unknown_setting_without_similar_ones_is_refused_with_the_list(home: Path) -> None:
     write(home, "work", 'zzzzzz = "1"')
     with pytest.raises(BadValue, match="known: " + ", ".join(known.name for known in KNOWN)):
         found(home)
@@ -129,7 +129,7 @@ def test_an_invalid_size_says_how_to_write_one(home: Path, name: str, text: str)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90.0), ("7d", 604_800.0), ("1.5h", 5400.0), ("10 m", 600.0)])
-def test_a_length_of_time_may_have_a_unit(home: Path, text: str, seconds: float) -> None:
+def test_a_duration_may_have_a_unit(home: Path, text: str, seconds: float) -> None:
     assert load({"retention": text}, environment(home), home / "work").seconds("retention") == seconds
 
 
@@ -170,7 +170,7 @@ def test_a_setting_is_shown_masked_and_a_secret_not_at_all() -> None:
     assert secret.variable == "HEADGATE_API_TOKEN"
 
 
-def test_anyone_who_has_no_name_is_the_user_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_client_name_is_the_user_and_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("getpass.getuser", lambda: "DOMAIN/me")
     monkeypatch.setattr("socket.gethostname", lambda: "node7")
     assert default_client() == "DOMAIN_me@node7"

@@ -1,4 +1,4 @@
-"""Every error of every driver becomes something of ours, in one place."""
+"""Every error of every driver is translated to one of ours, in one place."""
 
 import inspect
 import sqlite3
@@ -34,7 +34,7 @@ EVERY_CLASS: dict[str, set[type[BaseException]]] = {
 @pytest.mark.parametrize("driver", URLS)
 @pytest.mark.parametrize("arguments", [(), ("some text",), ("two\nlines",)], ids=["bare", "text", "lines"])
 def test_every_class_of_error_is_translated(driver: str, arguments: tuple[object, ...]) -> None:
-    """Nothing of a driver reaches callers."""
+    """No driver error reaches callers."""
     database = Database(dialect_for(URLS[driver]))
     assert len(EVERY_CLASS[driver]) >= 9
     for error in EVERY_CLASS[driver]:
@@ -47,7 +47,7 @@ def test_every_class_of_error_is_translated(driver: str, arguments: tuple[object
 
 
 def mysql_error(code: int) -> BaseException:
-    """As the driver itself makes it from the server's answer."""
+    """As the driver itself creates it from the server's answer."""
     default = pymysql.err.InternalError if code < 1000 else pymysql.err.OperationalError
     made: BaseException = pymysql.err.error_map.get(code, default)(code, "text")
     return made

@@ -73,7 +73,7 @@ def test_an_older_schema_says_how_to_migrate(sql_url: str, monkeypatch: pytest.M
         headgate.connect(sql_url)
 
 
-def test_a_database_of_something_else_is_left_as_it_is(sql_url: str) -> None:
+def test_a_database_of_another_program_is_left_unchanged(sql_url: str) -> None:
     run(sql_url, "create table invoices (id integer primary key)")
     with pytest.raises(ForeignStore, match=r"has tables of another program \(invoices\)"):
         headgate.connect(sql_url)
@@ -89,7 +89,7 @@ def test_the_original_of_the_ensembl_locker_is_recognised(sql_url: str) -> None:
 
 @pytest.mark.parametrize("mode", ["", "?journal_mode=wal"])
 def test_a_foreign_sqlite_file_keeps_every_byte(tmp_path: Path, mode: str) -> None:
-    """Nor is its journal mode changed by looking at it."""
+    """Reading it does not change its journal mode either."""
     path = tmp_path / "invoices.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("create table invoices (id integer primary key)")
@@ -101,8 +101,8 @@ def test_a_foreign_sqlite_file_keeps_every_byte(tmp_path: Path, mode: str) -> No
     assert [found.name for found in tmp_path.iterdir()] == ["invoices.sqlite"]
 
 
-def test_a_store_that_was_left_half_made_is_completed(sql_url: str) -> None:
-    """As when a process is killed while it makes the schema, where the database cannot undo that."""
+def test_a_partly_created_store_is_completed(sql_url: str) -> None:
+    """As when a process is killed while it creates the schema, where the database cannot roll that back."""
     headgate.connect(sql_url).close()
     run(sql_url, "delete from hg_schema", "delete from hg_meta")
     with headgate.connect(sql_url) as gate:
@@ -133,8 +133,8 @@ def test_a_relative_file_stays_the_same_file_when_the_folder_changes(
     assert not (tmp_path / "elsewhere" / "here.db").exists()
 
 
-def test_a_connection_to_mariadb_reads_the_machines_authorities_only_to_look_at_a_certificate() -> None:
-    """It is encrypted where the server can do that; the server's identity is checked with `tls` alone."""
+def test_a_connection_to_mariadb_reads_the_machines_authorities_only_to_check_a_certificate() -> None:
+    """It is encrypted if the server supports that; the server's identity is checked only with `tls`."""
     anybody = MysqlConnection(defer_connect=True)
     assert (anybody.ssl, anybody.ctx.verify_mode, anybody.ctx.cert_store_stats()["x509"]) == (True, ssl.CERT_NONE, 0)
     asked = ssl.create_default_context()

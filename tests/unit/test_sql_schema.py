@@ -1,4 +1,4 @@
-"""Schema and migrations agree, and the database itself refuses what the tables do not have."""
+"""Schema and migrations agree, and the database itself refuses words that are not in the tables."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,7 +35,7 @@ HISTORY = {
 def engine(
     request: pytest.FixtureRequest, servers: Servers, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
-    """A store that Headgate has just made, for all tests of this file: none leaves anything in it."""
+    """A new store for all tests of this file: no test leaves data in it."""
     for url in fresh_store(request.param, servers, tmp_path_factory.mktemp("schema")):
         headgate.connect(url).close()
         dialect = dialect_for(url)
@@ -44,29 +44,29 @@ def engine(
 
 @pytest.fixture
 def connection(engine: Engine) -> Iterator[Connection]:
-    """A plain connection, in a transaction that is taken back."""
+    """A plain connection, in a transaction that is rolled back."""
     with engine.connect() as connection:
-        # The connections of the dialects are in autocommit: a transaction begins where somebody says so.
+        # The dialects' connections are in autocommit mode: a transaction begins only explicitly.
         connection.exec_driver_sql("begin")
         yield connection
         connection.exec_driver_sql("rollback")
 
 
-def test_the_migrations_lead_to_exactly_the_schema(connection: Connection) -> None:
-    """Tables, columns, types, nullability, indexes: nothing is missing, nothing is left over."""
+def test_the_migrations_create_exactly_the_schema(connection: Connection) -> None:
+    """Tables, columns, types, nullability, indexes: none is missing, and there are no others."""
     context = MigrationContext.configure(connection, opts={"compare_type": True, "version_table": "hg_schema"})
     found = [(kind, getattr(what, "name", what)) for kind, what, *_ in compare_metadata(context, schema.metadata)]
-    # Alembic does not know that an index is for some databases only.
+    # Alembic does not support indexes for some databases only.
     assert found == [("add_index", "hg_history_id" if connection.dialect.name == "sqlite" else "hg_history_at")]
 
 
-def test_time_leads_the_key_of_the_history(connection: Connection) -> None:
+def test_the_key_of_the_history_begins_with_the_time(connection: Connection) -> None:
     key = inspect(connection).get_pk_constraint("hg_history")["constrained_columns"]
     assert key == (["id"] if connection.dialect.name == "sqlite" else ["at", "id"])
 
 
-def test_the_migrations_make_the_constraints_of_the_schema(connection: Connection) -> None:
-    """Alembic does not compare check constraints: compared here, by name."""
+def test_the_migrations_create_the_constraints_of_the_schema(connection: Connection) -> None:
+    """Alembic does not compare check constraints: here they are compared by name."""
     for table in schema.metadata.sorted_tables:
         found = {str(check["name"]) for check in inspect(connection).get_check_constraints(table.name)}
         wanted = {str(check.name) for check in table.constraints if type(check).__name__ == "CheckConstraint"}
@@ -85,7 +85,7 @@ def test_postgresql_has_short_conditions_to_parse(connection: Connection) -> Non
     assert {name: length for name, length in lengths.items() if length > 4_000} == {}
 
 
-def test_the_store_says_its_version(connection: Connection) -> None:
+def test_the_store_records_its_version(connection: Connection) -> None:
     assert connection.execute(text("select version_num from hg_schema")).scalars().all() == [versions()[-1]]
     tag = connection.execute(select(schema.meta.c.value).where(schema.meta.c.name == "tag")).scalar_one()
     assert len(tag) == 4
@@ -107,7 +107,7 @@ REFUSED: dict[str, UpdateBase] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_the_database_itself_refuses(connection: Connection, what: str) -> None:
+def test_the_database_refuses_invalid_rows(connection: Connection, what: str) -> None:
     with pytest.raises(DBAPIError, match=r"(?i)constraint"):
         connection.execute(REFUSED[what])
 
@@ -118,8 +118,8 @@ def test_the_database_refuses_a_token_that_was_issued_already(connection: Connec
         connection.execute(insert(schema.lock).values({**LOCK_ROW, "id": "y"}))
 
 
-def test_the_database_takes_every_word_of_the_tables(connection: Connection) -> None:
-    """The words in the constraints are those of the core, and not a second list."""
+def test_the_database_accepts_every_word_of_the_tables(connection: Connection) -> None:
+    """The words in the constraints come from the core, not from a second list."""
     for noun, events in EVENTS.items():
         for event in events:
             connection.execute(insert(schema.history).values({**HISTORY, "noun": noun, "event": event}))

@@ -1,4 +1,4 @@
-"""How a process notices that the clock of a database server was set, and by how much tokens are raised."""
+"""How a process notices that a database server's clock was set, and by how much tokens are raised."""
 
 import pytest
 
@@ -10,12 +10,12 @@ HOUR = 3600 * SECOND
 
 
 def heard(clock: ServerClock, server: int, local: int, trip: int = 1000) -> ClockJump | None:
-    """The server said this in the middle of a trip."""
+    """The server returned this in the middle of a trip."""
     return clock.observe(server, local - trip // 2, local + trip // 2)
 
 
 @pytest.mark.parametrize("passed", [0, SECOND, 24 * HOUR])
-def test_clocks_that_go_alike_are_believed(passed: int) -> None:
+def test_clocks_in_step_are_trusted(passed: int) -> None:
     clock = ServerClock()
     assert heard(clock, 10 * HOUR, 0) is None
     assert heard(clock, 10 * HOUR + passed, passed) is None
@@ -23,7 +23,7 @@ def test_clocks_that_go_alike_are_believed(passed: int) -> None:
 
 
 @pytest.mark.parametrize("jump", [HOUR, 2 * SECOND, -HOUR, -2 * SECOND])
-def test_a_jump_is_known_until_it_is_settled(jump: int) -> None:
+def test_a_jump_is_remembered_until_it_is_handled(jump: int) -> None:
     clock = ServerClock()
     heard(clock, 10 * HOUR, 0)
     found = heard(clock, 10 * HOUR + SECOND + jump, SECOND)
@@ -35,7 +35,7 @@ def test_a_jump_is_known_until_it_is_settled(jump: int) -> None:
     assert heard(clock, 10 * HOUR + 3 * SECOND + jump, 3 * SECOND) is None
 
 
-def test_a_slow_answer_is_no_jump() -> None:
+def test_a_slow_answer_is_not_a_jump() -> None:
     clock = ServerClock()
     clock.observe(0, 0, 1000)
     assert clock.observe(HOUR, 2000, HOUR + 2000) is None
@@ -49,7 +49,7 @@ def test_another_server_has_another_clock() -> None:
     assert heard(clock, HOUR, SECOND) is None
 
 
-def test_tokens_stay_below_what_javascript_reads_exactly() -> None:
+def test_tokens_stay_below_the_limit_of_exact_integers_in_javascript() -> None:
     given, failovers = 5, 0
     while step_beyond(given) == STEP:
         given, failovers = given + STEP, failovers + 1

@@ -1,4 +1,4 @@
-"""Statements: parameters by name, lists written out, and each with its sentence."""
+"""Statements: named parameters, expanded lists, and a sentence for each statement."""
 
 import inspect
 
@@ -38,13 +38,13 @@ STATEMENTS = [
 ]
 
 
-def test_a_list_is_written_out_as_single_parameters() -> None:
+def test_a_list_is_expanded_to_single_parameters() -> None:
     text, flat = spread("select * from t where k in (:keys*) and n = :n", {"keys": [b"a", b"b"], "n": 5})
     assert text == "select * from t where k in (:keys_0, :keys_1) and n = :n"
     assert flat == {"keys_0": b"a", "keys_1": b"b", "n": 5}
 
 
-def test_nothing_is_in_an_empty_list() -> None:
+def test_an_empty_list_matches_nothing() -> None:
     assert spread("k in (:keys*) and n = :n", {"keys": [], "n": 5}) == ("k in (null) and n = :n", {"n": 5})
 
 
@@ -69,7 +69,7 @@ def test_a_parameter_that_is_missing_is_an_error() -> None:
         spread("in (:keys*)", {})
 
 
-def test_a_list_is_written_out_where_it_cannot_be_one_parameter() -> None:
+def test_a_list_is_expanded_where_it_cannot_be_one_parameter() -> None:
     dialect = dialect_for("mysql://me@host/db")
     statement = Statement("Some.", "select {now} from t where k in (:keys*)")
     for size in (1, 3, 1):
@@ -90,7 +90,7 @@ def test_a_statement_is_the_same_for_any_number_of_values(url: str, listed: str)
     assert [text.partition("where k ")[2] for text in texts] == [listed]
 
 
-def test_bytes_are_written_out_on_sqlite() -> None:
+def test_bytes_are_written_as_literals_on_sqlite() -> None:
     text, params = dialect_for("sqlite://").prepare(Statement("Some.", "k in (:keys*)"), {"keys": [b"a", b"b"]})
     assert text == "k in (:keys_0, :keys_1)"
     assert params == {"keys_0": b"a", "keys_1": b"b"}
@@ -105,7 +105,7 @@ def test_each_statement_has_a_sentence_and_only_words_that_the_dialects_know(sta
 
 
 def test_no_value_is_ever_written_into_a_statement() -> None:
-    """Text between quotes is a word of ours, never a placeholder for somebody's value."""
+    """Text in quotes is a fixed word of ours, never a placeholder for a value."""
     for parameter in STATEMENTS:
         (statement,) = parameter.values
         assert isinstance(statement, Statement)

@@ -1,4 +1,4 @@
-"""The gate of a SQLite file and the sockets beside it: order without promises of their own."""
+"""The gate of a SQLite file and the sockets beside it: they keep order, and correctness does not depend on them."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 # ---------------------------------------------------------------- the gate
 
 
-def test_one_is_inside_and_the_next_waits_no_longer_than_it_may(file: Path) -> None:
+def test_one_is_inside_and_the_next_waits_until_its_deadline(file: Path) -> None:
     one, other = WriterGate(file), WriterGate(file)
     assert one.enter(0)
     assert not other.enter(0.01)
@@ -39,7 +39,7 @@ def test_one_is_inside_and_the_next_waits_no_longer_than_it_may(file: Path) -> N
     other.leave()
 
 
-def test_a_caller_that_gave_up_does_not_keep_the_gate(file: Path) -> None:
+def test_a_caller_that_gave_up_does_not_hold_the_gate(file: Path) -> None:
     one, other = WriterGate(file), WriterGate(file)
     assert one.enter(0)
     assert not other.enter(0.01)
@@ -76,7 +76,7 @@ def test_all_waiters_pass_the_gate_one_after_another(file: Path) -> None:
 
 
 def test_a_forked_child_keeps_nothing_of_the_parents_gate(file: Path) -> None:
-    """Nor does a child that outlives a parent which was killed inside."""
+    """Nor does a child process that outlives a parent that was killed inside."""
     read, write = os.pipe()
     parent = os.fork()
     if not parent:
@@ -101,7 +101,7 @@ def test_a_forked_child_keeps_nothing_of_the_parents_gate(file: Path) -> None:
     gate.leave()
 
 
-def test_a_deleted_gate_is_made_again(file: Path) -> None:
+def test_a_deleted_gate_is_created_again(file: Path) -> None:
     one, other = WriterGate(file), WriterGate(file)
     assert _passes(one)
     assert one.path is not None
@@ -128,7 +128,7 @@ def test_users_of_the_database_can_use_the_gate_and_the_sockets(file: Path, mode
     folder = WakeFolder(file)
     with folder._bind(CHANNEL):
         assert stat.S_IMODE((folder.path / CHANNEL).stat().st_mode) == mode
-        hands_on = stat.S_ISGID if mode & stat.S_IWGRP else 0  # What its users make there is their group's.
+        hands_on = stat.S_ISGID if mode & stat.S_IWGRP else 0  # Files that its users create belong to their group.
         assert stat.S_IMODE(folder.path.stat().st_mode) == mode | (mode & 0o444) >> 2 | hands_on
 
 
@@ -169,7 +169,7 @@ def test_a_number_reaches_its_channel_and_no_other(folder: WakeFolder, ears: Ear
     assert ears.heard == [0, 7]
 
 
-def test_noise_is_not_heard(folder: WakeFolder, ears: Ears) -> None:
+def test_invalid_messages_are_ignored(folder: WakeFolder, ears: Ears) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as noise, sqlite_wake._opened(folder.path) as short:
         for message in (b"", b"x" * 100, b"-1", b"\xff"):
             noise.sendto(message, f"{short}/{CHANNEL}")
@@ -178,7 +178,7 @@ def test_noise_is_not_heard(folder: WakeFolder, ears: Ears) -> None:
     assert ears.heard == [0, 7]
 
 
-def test_the_last_one_takes_the_folder_along(folder: WakeFolder, ears: Ears) -> None:
+def test_the_last_listener_removes_the_folder(folder: WakeFolder, ears: Ears) -> None:
     other = Ears(folder, OTHER)
     ears.close()
     assert [path.name for path in folder.path.iterdir()] == [OTHER]
@@ -227,6 +227,6 @@ def test_dead_sockets_are_removed_by_a_new_listener(
     kept.unlink()
 
 
-def test_nobody_listens(folder: WakeFolder) -> None:
+def test_sending_without_listeners_does_nothing(folder: WakeFolder) -> None:
     folder.send([(CHANNEL, 1)])
     assert not folder.path.exists()

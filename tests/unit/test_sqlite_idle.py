@@ -1,4 +1,4 @@
-"""A worker that finds no chunk blocks nobody who writes to the SQLite file, and is blocked by nobody."""
+"""A worker that finds no chunk neither blocks writers of the SQLite file nor is blocked by them."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=MODES)
 def gates(request: pytest.FixtureRequest, file: Path) -> Iterator[tuple[Gate, Gate]]:
-    """Two on one file, each as a process would be."""
+    """Two gates on one file, each as a separate process would have."""
     url = f"sqlite:///{file}?journal_mode={request.param}"
     with headgate.connect(url, answer_within="1s") as one, headgate.connect(url, answer_within="1s") as other:
         yield one, other
@@ -64,7 +64,7 @@ def put_off(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("state", [lambda _gate: None, paused, running, put_off])
-def test_a_look_that_finds_nothing_takes_no_write_lock(
+def test_a_search_that_finds_nothing_takes_no_write_lock(
     gates: tuple[Gate, Gate], file: Path, state: Callable[[Gate], None]
 ) -> None:
     gate, first_look = gates
@@ -76,7 +76,7 @@ def test_a_look_that_finds_nothing_takes_no_write_lock(
             assert gate.ledger.find_next("clean", request_id=request_id) is None
 
 
-def test_whatever_there_is_to_do_is_still_found(gates: tuple[Gate, Gate], file: Path) -> None:
+def test_all_claimable_chunks_are_still_found(gates: tuple[Gate, Gate], file: Path) -> None:
     gate, other = gates
     ledger = one_job(gate, max_attempts=0)
     assert other.ledger.find_next("clean") is None
@@ -100,7 +100,7 @@ def test_whatever_there_is_to_do_is_still_found(gates: tuple[Gate, Gate], file: 
 
 
 def noting(asked: list[str], do: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, and it notes each statement."""
+    """The same, recording each statement."""
 
     def noted(*given: Any, **more: Any) -> Any:
         asked.append(next(each.text for each in given if isinstance(each, Statement)))
@@ -109,7 +109,7 @@ def noting(asked: list[str], do: Callable[..., Any]) -> Callable[..., Any]:
     return noted
 
 
-def test_claims_one_after_another_read_nothing_more(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consecutive_claims_send_no_additional_query(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", [str(number) for number in range(4)])
     asked: list[str] = []
@@ -126,8 +126,8 @@ def test_claims_one_after_another_read_nothing_more(gate: Gate, monkeypatch: pyt
     assert looks[1:] == [(6, False)] * 3
 
 
-def test_a_change_is_seen_whichever_connection_looks(gate: Gate, file: Path) -> None:
-    """Each counts the changes that it noticed: two may have the same number before and after a change."""
+def test_a_change_is_noticed_by_any_connection(gate: Gate, file: Path) -> None:
+    """Each connection counts the changes that it noticed: two may have the same count before and after a change."""
     store: Any = gate.store.locks
     dialect = store._database.dialect
     write = "insert into hg_client (name, since) values (?, 0)"

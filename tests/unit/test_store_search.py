@@ -1,4 +1,4 @@
-"""Where a store is looked for when nobody names one."""
+"""How a store is found when no URL is given."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from headgate.store_opening import named_store, own_url
 from headgate.store_search import search
 from tests.users import as_user
 
-#: Users that root knows nothing of.
+#: Users that root does not know.
 STRANGER, GROUP = 54321, 54322
 
 
@@ -49,7 +49,7 @@ def test_the_nearest_file_counts_and_paths_in_it_are_relative_to_it(home: Path) 
     }  # fmt: skip
 
 
-def test_variables_and_flags_are_stronger_and_the_users_file_is_weaker(home: Path) -> None:
+def test_variables_and_flags_take_precedence_and_the_users_file_comes_last(home: Path) -> None:
     project = home / "project"
     (home / ".config" / "headgate").mkdir(parents=True)
     user = home / ".config" / "headgate" / "headgate.toml"
@@ -106,9 +106,7 @@ def test_files_that_others_could_have_written_are_skipped_with_a_note(home: Path
     assert search(project, str(home)).passed_over == (f"{link} is not used: it belongs to user {STRANGER}",)
 
 
-def test_a_folder_that_is_gone_or_may_not_be_searched_holds_nothing(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_or_unreadable_folder_is_treated_as_empty(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = home / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

@@ -1,4 +1,4 @@
-"""No mode, state or event of the tables is typed by hand outside the core, which names them."""
+"""No mode, state or event of the tables is written as a literal outside the core, which names them."""
 
 import ast
 from collections import Counter
@@ -22,7 +22,7 @@ MACHINES = [LOCK, CHUNK, *(machine for rules in QUEUE_RULES.values() for machine
 WORDS = {word for machine in MACHINES for word in (*machine.states, *machine.events)}
 WORDS |= {*Mode, *STATUS_WORDS.values(), *HOLD_EVENTS, *JOB_EVENTS, REPAIR_EVENT}
 
-#: Words that are something else where they are typed: once in that file, or as often as SEVERAL says.
+#: Words that have another meaning where they are written: once in that file, or as often as SEVERAL says.
 ALLOWED = {
     # Names of methods.
     "calls/deadlines.py": {"forget", "expire", "publish", "resubmit", "reap", "repair", "late", "success", "report"},
@@ -65,7 +65,7 @@ ALLOWED = {
     "http/dashboard/history.py": {"hold"},
     "stores/sql/history.py": {"hold"},
     "stores/zookeeper/queue/questions.py": {"hold"},
-    # How a child of a loop ended.
+    # How a child process of a loop ended.
     "cli/ledger/job_loop.py": {"broken"},
     # Columns and tables of pages and of the terminal.
     "cli/ledger/work_progress.py": {"DONE", "RUNNING", "failed"},
@@ -87,7 +87,7 @@ ALLOWED = {
     "service/ledger/definitions.py": {"interrupt"},
     "service/ledger/use_cases.py": {"interrupt"},
     "stores/sql/schema.py": {"interrupt"},
-    # Words of sentences, and of others.
+    # Words in sentences, and parts of other words.
     "http/dashboard/pipeline/chunks.py": {"released"},
     "http/metrics.py": {"other"},
     "ingest/formats/ezid.py": {"success", "error"},
@@ -96,7 +96,7 @@ ALLOWED = {
     "service/secrets/sealing.py": {"new"},
     "stores/sql/migrations/migrate.py": {"finish"},
     "stores/sql/migrations/versions/2026_11_16_0001_initial.py": {"new"},
-    # What others say: a tool, a service, HTTP.
+    # Words of others: a tool, a service, HTTP.
     "ingest/containers/unpacking.py": {"error"},
     "operations/declaring.py": {"wait", "DELETE"},
 }
@@ -126,21 +126,21 @@ SEVERAL = {
 
 
 def typed() -> Iterator[tuple[str, int, str]]:
-    """Every word that is typed outside the core: the file, the line, the word."""
+    """Every such literal outside the core: the file, the line, the word."""
     for path in sorted(PACKAGE.rglob("*.py")):
         if PACKAGE / "core" not in path.parents:
             for line, word in typed_words(ast.parse(path.read_text()), WORDS):
                 yield str(path.relative_to(PACKAGE)), line, word
 
 
-def test_no_mode_state_or_event_is_typed_outside_the_core() -> None:
+def test_no_mode_state_or_event_is_a_literal_outside_the_core() -> None:
     found = list(typed())
     assert [f"{name}:{line}: {word}" for name, line, word in found if word not in ALLOWED.get(name, ())] == []
     typed_so_often = Counter((name, word) for name, _, word in found)
     assert typed_so_often == {(name, word): SEVERAL.get((name, word), 1) for name in ALLOWED for word in ALLOWED[name]}
 
 
-def test_no_mode_state_or_event_is_typed_in_a_template_or_a_script() -> None:
+def test_no_mode_state_or_event_is_a_literal_in_a_template_or_a_script() -> None:
     files = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
     assert {".html", ".js"} <= {path.suffix for path in files}
     texts = {path.name: path.read_text("utf-8") for path in files}
@@ -163,7 +163,7 @@ def test_no_store_chooses_a_mode_of_a_lock_by_name() -> None:
     assert [(path.name, mode) for path in stores for mode in modes_in(ast.parse(path.read_text()))] == []
 
 
-def test_the_search_finds_words_wherever_they_are_typed() -> None:
+def test_the_search_finds_literals_of_every_form() -> None:
     typed = """
 def find(status, mode):
     "the READY ones"
@@ -187,7 +187,7 @@ def find(status, mode):
 
 
 def members_read(trees: Iterator[ast.AST]) -> set[str]:
-    """Members of the flags of the tables that code reads by name."""
+    """Members of the tables' flags that code reads by name."""
     return {
         f"{node.value.id}.{node.attr}"
         for tree in trees
@@ -196,13 +196,13 @@ def members_read(trees: Iterator[ast.AST]) -> set[str]:
     }
 
 
-def test_every_effect_and_every_guard_is_read_by_code_that_acts() -> None:
-    """Not by the tables alone. What each of them does is proven for each row, in the core and on every store."""
+def test_every_effect_and_every_guard_is_used_by_code() -> None:
+    """By code other than the tables. The effect of each is tested for each row, in the core and on every store."""
     files = (path for path in PACKAGE.rglob("*.py") if PACKAGE / "core/tables" not in path.parents)
     read = members_read(ast.parse(path.read_text(encoding="utf-8")) for path in files)
     members = {f"{kind.__name__}.{each.name}" for kind in (Also, By) for each in kind} - {"Also.NOTHING"}
     assert members - read == set()
 
 
-def test_every_word_that_has_a_tone_is_one_of_the_tables() -> None:
+def test_every_word_with_a_colour_is_in_the_tables() -> None:
     assert set(TONES) <= WORDS

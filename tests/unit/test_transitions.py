@@ -12,7 +12,7 @@ from tests.conftest import SQL_STORES, STORES, TRANSITIONS
 from tests.transitions import differences
 
 ROOT = Path(__file__).parents[2]
-#: A project of two tests, whose contract suite takes a row on one store.
+#: A project of two tests, whose contract suite executes a row on one store.
 PROJECT = {
     "conftest.py": """
 from pathlib import Path
@@ -46,7 +46,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(project: Path, noted: object, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run the project's tests, with that in its file."""
+    """Run the project's tests, with that in its record."""
     (project / "noted.json").write_text(json.dumps(noted), encoding="utf-8")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
@@ -59,7 +59,7 @@ def run(project: Path, noted: object, *words: str) -> "subprocess.CompletedProce
     )
 
 
-def test_every_row_of_every_machine_is_noted_for_every_store_that_it_runs_on() -> None:
+def test_every_row_of_every_machine_is_recorded_for_every_store_that_it_runs_on() -> None:
     noted = json.loads(TRANSITIONS.read_text(encoding="utf-8"))
     expected = {
         machine.name: {row.name: sorted(SQL_STORES if machine is CHUNK else STORES) for row in machine.rows}
@@ -68,12 +68,12 @@ def test_every_row_of_every_machine_is_noted_for_every_store_that_it_runs_on() -
     assert noted == expected, "run `make transitions`"
 
 
-def test_a_whole_run_that_takes_what_is_noted_passes(project: Path) -> None:
+def test_a_full_run_that_matches_the_record_passes(project: Path) -> None:
     done = run(project, {"lock": {"new grant shared": ["sqlite"]}})
     assert done.returncode == 0, done.stdout
 
 
-def test_a_whole_run_that_takes_anything_else_fails_and_names_it(project: Path) -> None:
+def test_a_full_run_that_differs_from_the_record_fails_and_names_it(project: Path) -> None:
     done = run(project, {"lock": {"new wait waiting": ["sqlite"]}})
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "noted.json is stale" in done.stdout
@@ -81,7 +81,7 @@ def test_a_whole_run_that_takes_anything_else_fails_and_names_it(project: Path) 
     assert "lock: new wait waiting: is noted, but was not taken on sqlite" in done.stdout
 
 
-def test_a_run_of_some_tests_is_not_compared(project: Path) -> None:
+def test_a_partial_run_is_not_compared(project: Path) -> None:
     assert run(project, {}, "-k", "anything").returncode == 0
     assert run(project, {}, "--collect-only").returncode == 0
 

@@ -1,4 +1,4 @@
-"""Watches as people write them, names of files, and which files make a chunk."""
+"""Watches as users write them, file names, and the files that make up a chunk."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_a_watch_that_cannot_work_is_refused_with_its_key(keys: dict[str, Any], 
     assert why in str(caught.value)
 
 
-def test_keys_that_are_left_out_have_their_defaults() -> None:
+def test_omitted_keys_have_their_defaults() -> None:
     found = watch(**DAYS)
     assert (found.id, found.ready, found.settle, found.every) == ("{date}", Ready.STABLE, 10.0, 2.0)
     assert (found.on_change, found.quiet_after) == (OnChange.NOTE, None)
@@ -108,7 +108,7 @@ def test_names_become_data_ids() -> None:
         (watch(folder="in", pattern="{a}"), "x" * 300, "255"),
     ],
 )
-def test_names_that_match_and_name_no_chunk_are_reported(found: FileWatch, name: str, why: str) -> None:
+def test_names_that_match_without_naming_a_chunk_are_reported(found: FileWatch, name: str, why: str) -> None:
     with pytest.raises(UnreadableName, match=why):
         found.chunk_of(name)
 
@@ -127,7 +127,7 @@ def ready(
     return [each.dataid for each in result.ready], result.waiting
 
 
-def test_several_files_make_one_chunk_when_all_are_there() -> None:
+def test_several_files_make_one_chunk_when_all_have_arrived() -> None:
     counted = watch(**LANES, id="{sample}", files=2)
     assert ready(counted, "A/1.fastq.gz", "A/2.fastq.gz", "B/1.fastq.gz") == (["A"], 1)
     pairs = watch(folder="in", pattern="{sample}", suffixes=["_R1.gz", "_R2.gz"])
@@ -153,7 +153,7 @@ def test_a_file_counts_with_its_marker_and_not_with_an_older_one() -> None:
         ({**LANES, "id": "{sample}", "marker": "done/of/{sample}"}, 2),
     ],
 )
-def test_folders_are_listed_as_deep_as_files_or_markers_lie(keys: dict[str, Any], depth: int) -> None:
+def test_folders_are_listed_to_the_depth_of_files_and_markers(keys: dict[str, Any], depth: int) -> None:
     assert watch(**keys).depth == depth
 
 

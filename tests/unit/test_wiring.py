@@ -1,4 +1,4 @@
-"""From a URL to a gate: what is not known is refused before anything is made."""
+"""From a URL to a gate: unknown schemes and settings are refused before anything is created."""
 
 import ast
 import os
@@ -15,7 +15,7 @@ from headgate.daemons.names import CONSUMERS, ROUNDS
 from headgate.store_opening import open_store
 
 NOBODY = 65534
-#: How a gate is made, and how it ends.
+#: How a gate is opened, and how it is closed.
 MAKES_AND_ENDS = {"__init__", "narrowed", "close", "connect"}
 
 
@@ -115,17 +115,17 @@ def test_a_typo_in_the_settings_file_opens_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "x.db").exists()
 
 
-def test_settings_name_the_store_when_nobody_else_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_settings_name_the_store_when_no_url_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADGATE_URL", f"sqlite:///{tmp_path}/named.db")
     with headgate.connect() as gate:
         gate.locks.acquire("a", "r", "write")
     assert (tmp_path / "named.db").exists()
 
 
-def test_without_a_url_the_store_is_found_and_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_url_the_store_is_found_and_not_created(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(NoStore, match="headgate init"):
         headgate.connect()
-    monkeypatch.setenv("HEADGATE_URL", "sqlite:///headgate.db")  # It would follow the working folder.
+    monkeypatch.setenv("HEADGATE_URL", "sqlite:///headgate.db")  # It would depend on the working folder.
     with pytest.raises(NoStore, match=r"headgate init \(it is named by variable HEADGATE_URL\)"):
         headgate.connect()
     monkeypatch.delenv("HEADGATE_URL")
@@ -157,8 +157,8 @@ def test_a_file_that_is_not_a_database_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def said_to_another_user(url: str) -> str:
-    """What connecting says to a user who may do little, in a process of its own; root may do everything."""
-    headgate.connect("sqlite://").close()  # All is loaded that another user could not read.
+    """The output of connecting as an unprivileged user, in a separate process; root may do everything."""
+    headgate.connect("sqlite://").close()  # Load everything that the other user could not read.
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -178,7 +178,7 @@ def said_to_another_user(url: str) -> str:
         return said.read()
 
 
-def test_a_place_that_may_not_be_used_is_named() -> None:
+def test_a_place_without_permission_is_named() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, file = Path(name), Path(name, "headgate.db")
         folder.chmod(0o555)
@@ -188,7 +188,7 @@ def test_a_place_that_may_not_be_used_is_named() -> None:
         assert f"this user may not read {file}" in said_to_another_user(f"sqlite:///{file}")
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreMisconfigured, match=r"the folder .*nowhere does not exist"):
         headgate.connect(f"sqlite:///{tmp_path}/nowhere/headgate.db")
 
@@ -199,15 +199,15 @@ def test_the_package_starts_without_its_heavy_parts() -> None:
         _ = headgate.conect
 
 
-def test_every_daemon_can_be_made_and_is_reported() -> None:
+def test_every_daemon_can_be_created_and_is_reported() -> None:
     assert tuple(MAKERS) == ROUNDS
     told = (daemon.help or "").replace(",", " ").replace(".", " ").split()
-    # In the spelling of Merritt's library alone.
+    # Only in the spelling of Merritt's library.
     assert {*ROUNDS, *CONSUMERS} - {"job-storing"} <= set(told)
 
 
 def test_wiring_only_joins_parts_and_a_gate_only_offers_them() -> None:
-    """A use case has a service of its own: what decides or loops is not written here."""
+    """A use case has its own service: code that decides or loops does not belong here."""
     wiring, gate = (Path(headgate.__file__).parent / name for name in ("wiring.py", "gate.py"))
     assert len(wiring.read_text().splitlines()) < 150
     assert not [node for node in ast.walk(ast.parse(wiring.read_text())) if isinstance(node, ast.ClassDef | ast.For)]
@@ -217,6 +217,6 @@ def test_wiring_only_joins_parts_and_a_gate_only_offers_them() -> None:
 
 
 def _acts(function: ast.FunctionDef) -> list[ast.stmt]:
-    """Statements besides the docstring and imports."""
+    """Statements other than the docstring and imports."""
     said = [each for each in function.body if not isinstance(each, ast.ImportFrom)]
     return said[1:] if ast.get_docstring(function) else said

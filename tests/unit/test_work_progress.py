@@ -40,7 +40,7 @@ def last_line(progress: WorkProgress, capsys: pytest.CaptureFixture[str]) -> str
 
 
 def test_the_rate_after_a_pause_is_that_since_the_pause(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    """A resident worker that slept for an hour does not need an hour for what has just arrived."""
+    """A resident worker that slept for an hour must not show an hour for chunks that have just arrived."""
     progress = WorkProgress(Console([]), ["clean"])
     work(progress, clock, 30, 1.0)
     clock.now += 3600
@@ -58,7 +58,7 @@ def test_the_rate_is_that_of_the_last_minute(clock: Clock, capsys: pytest.Captur
 
 
 def test_slow_chunks_have_a_rate_too(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is that of the last ten."""
+    """It covers the last ten."""
     progress = WorkProgress(Console([]), ["clean"])
     work(progress, clock, 5, 60.0)
     work(progress, clock, 20, 1200.0)
@@ -76,7 +76,7 @@ def test_interrupted_chunks_have_no_rate(clock: Clock, capsys: pytest.CaptureFix
     assert last_line(progress, capsys) == "clean: 0 done, 0 failed, 1 interrupted, 1 left"
 
 
-def test_nothing_has_no_rate_after_a_minute(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_idle_job_has_no_rate_after_a_minute(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     progress = WorkProgress(Console([]), ["clean"])
     work(progress, clock, 4, 0.5)
     clock.now += 61

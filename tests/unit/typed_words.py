@@ -1,10 +1,10 @@
-"""Finds words of the tables that are typed by hand in code."""
+"""Finds literals of table words in code."""
 
 import ast
 import re
 from collections.abc import Iterator
 
-#: Calls whose words are something else: the name of a command, of an argument, of a column.
+#: Calls whose words mean something else: the name of a command, of an argument, of a column.
 NAMING = {"command": None, "BadValue": 1, "UnknownName": 1, "Column": 1, "check_word": 1, "check_name": 1}
 NAMING |= {"check_span": 1, "check_seconds": 1}
 
@@ -30,7 +30,7 @@ def typed_words(tree: ast.AST, words: set[str]) -> Iterator[tuple[int, str]]:
 
 
 def quoted_words(text: str, words: set[str], quotes: str = "'\"") -> list[str]:
-    """These words in a text, wherever they stand between quotes of any kind, or as a value: `?state=…`, `--state …`."""
+    """These words in a text, wherever they are quoted, or as a value: `?state=…`, `--state …`."""
     named = "|".join(map(re.escape, sorted(words)))
     quoted = re.finditer(rf"([{quotes}])({named})\1", text)
     values = re.finditer(rf"(?:[?&][\w-]+=|--[a-z-]+[ =])({named})(?![\w-])", text)
@@ -38,7 +38,7 @@ def quoted_words(text: str, words: set[str], quotes: str = "'\"") -> list[str]:
 
 
 def _compared(node: ast.AST) -> Iterator[ast.AST]:
-    """What a comparison or a case names."""
+    """The literals in a comparison or a case."""
     if isinstance(node, ast.Compare):
         yield from (each for part in (node.left, *node.comparators) for each in ast.walk(part))
     elif isinstance(node, ast.MatchValue):
