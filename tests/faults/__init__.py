@@ -1,1 +1,1 @@
-"""Kills, stops, restarts and lost answers, judged by a witness that is independent of Headgate's code."""
+"""Kills, stops, restarts and lost answers, checked by a witness that is independent of Headgate's code."""

@@ -1,6 +1,6 @@
 """An arena: workers that work on one store, a nemesis that kills and stops them, and the witness.
 
-All in one loop, so that what the workers say and what is done to them has one order.
+All of it runs in one loop, so that reports of the workers and acts of the nemesis have one order.
 """
 
 import random
@@ -14,10 +14,10 @@ from tests.faults.processes import Child, ChildFailed, Zygote, now
 from tests.faults.witness import DeadHold, Witness
 
 WORKERS = 8
-#: How long the nemesis looks for a victim in the state that it wants before it takes anybody.
+#: How long the nemesis looks for a victim in the desired state before it takes any process.
 LOOK_SECONDS = 3.0
 
-#: The act of the nemesis: gets whether any process will do, returns whether it acted.
+#: An act of the nemesis: the argument says whether any process will do; returns whether it acted.
 Act = Callable[[bool], bool]
 W = TypeVar("W", bound=Witness)
 
@@ -28,13 +28,13 @@ class Worker:
     child: Child
     ready: bool = False
     done: bool = False
-    #: When it is to be woken; 0: it runs.
+    #: When it is to be continued; 0: it is running.
     resume_at: float = 0.0
     stopped_at: float = 0.0
 
     @property
     def place(self) -> int:
-        """Which of the workers it is; one that is killed has a successor."""
+        """The number of the worker; a killed worker has a successor."""
         return int(self.name.removeprefix("worker").partition(".")[0])
 
 
@@ -47,14 +47,14 @@ class Toll:
     kills_of_waiters: int = 0
     stops: int = 0
     stops_of_holders: int = 0
-    #: When each waiter was killed or stopped, and on what.
+    #: When each waiter was killed or stopped, and on which resources.
     dead_waiters: list[tuple[float, str]] = field(default_factory=list)
     #: When each stop began and ended.
     pauses: list[tuple[float, float]] = field(default_factory=list)
     dead_holds: list[DeadHold] = field(default_factory=list)
 
     def paused_meanwhile(self, begin: float, end: float) -> float:
-        """Seconds of pauses between two moments: who is stopped within a transaction may keep others from writing."""
+        """Seconds of pauses between two moments: a process stopped in a transaction may block other writers."""
         return sum(min(stop, end) - max(start, begin) for start, stop in self.pauses if start < end and stop > begin)
 
 
@@ -66,7 +66,7 @@ class Arena(ABC, Generic[W]):
         self.toll = Toll()
         self._zygote = zygote
         self._lease = lease
-        #: The longest that it may take.
+        #: The maximum duration.
         self._seconds = seconds
         self._chance = random.Random(seed)
         self._selector = selectors.DefaultSelector()
@@ -79,7 +79,7 @@ class Arena(ABC, Generic[W]):
 
     @abstractmethod
     def _plan_acts(self) -> Sequence[Act]:
-        """What the nemesis does, the last first."""
+        """The acts of the nemesis, in reverse order."""
 
     @abstractmethod
     def _is_due(self) -> bool:
@@ -91,18 +91,18 @@ class Arena(ABC, Generic[W]):
 
     @abstractmethod
     def _is_over(self) -> bool:
-        """Whether the workers may leave; asked when the nemesis is done."""
+        """Whether the workers may leave; called when the nemesis is done."""
 
     @abstractmethod
     def _spawn(self, name: str, seed: int) -> Child:
         """A new worker."""
 
     def _orders(self) -> dict[str, Any]:
-        """What a worker that asks for more work is sent with the answer."""
+        """The data that is sent with the answer to a worker that asks for more work."""
         return {}
 
     def run(self) -> None:
-        """Until everything that is planned has happened, and every worker has left."""
+        """Run until all planned acts have happened, and every worker has left."""
         deadline = now() + self._seconds
         for place in range(WORKERS):
             self._start(place)
@@ -120,7 +120,7 @@ class Arena(ABC, Generic[W]):
         return f"{self.witness.figures()}, {self.toll.kills} kills, {self.toll.stops} stops, {workers}"
 
     def _strike_when_due(self) -> None:
-        """The next act, as soon as there is a victim of the wanted kind; after a while anybody will do."""
+        """Perform the next act as soon as there is a victim of the desired kind; after a while, on any process."""
         if not self._acts or not (self._due_since or self._is_due()):
             return
         self._due_since = self._due_since or now()
@@ -161,7 +161,7 @@ class Arena(ABC, Generic[W]):
             self._bury(worker)
 
     def _bury(self, worker: Worker) -> None:
-        """It ended by itself."""
+        """It ended on its own."""
         self._selector.unregister(worker.child.channel.fileno())
         del self._workers[worker.name]
         if not worker.done:
@@ -200,7 +200,7 @@ class Arena(ABC, Generic[W]):
         return True
 
     def _hear_last_words(self, victim: Worker) -> None:
-        """What it had said before it died; nobody waits for an answer."""
+        """Read what it had sent before it died; no worker waits for an answer."""
         messages, _ = victim.child.channel.read_all()
         for message in messages:
             if message["kind"] not in ("ready", "next"):
@@ -212,7 +212,7 @@ class Arena(ABC, Generic[W]):
         self.toll.dead_waiters += [(at, resource) for resource in resources]
 
     def _stop_holder(self, desperate: bool) -> bool:
-        """Stop a holder for longer than its lease, so that the store gives what it holds to somebody else."""
+        """Stop a holder for longer than its lease, so that the store grants its resource to another client."""
         holders = self.witness.live_holders(now())
         victim = self._pick(holders or (self._anybody() if desperate else set()))
         if victim is None:

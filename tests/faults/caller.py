@@ -1,4 +1,4 @@
-"""A client of a service that is killed: sends requests, repeats them by the same key, and reports the answers."""
+"""A client of a service that is killed: sends requests, repeats them with the same key, and reports the answers."""
 
 import random
 import time
@@ -13,14 +13,14 @@ from tests.faults.processes import PATIENCE, Channel, now
 
 T = TypeVar("T")
 RESOURCES = ("siege:red", "siege:green", "siege:blue")
-#: How long a caller stands in a queue; nothing: it does not.
+#: How long a caller waits in a queue; nothing: it does not wait.
 WAITS = (0.0, 0.0, 0.0, 0.5)
 #: Work takes at most this many seconds.
 WORK_SECONDS = 0.01
 
 
 def call(channel: Channel, url: str, token: str, name: str, seed: int, lease: float) -> None:
-    """Ask until asked to stop."""
+    """Send requests until asked to stop."""
     caller = Caller(channel, url, token, name, random.Random(seed), lease)
     channel.send("ready")
     while channel.ask("next")["go"]:
@@ -37,7 +37,7 @@ class Caller:
         self._gate: Gate = self._until_answered(lambda: headgate.connect(url, token=token))[0]
 
     def round(self) -> None:
-        """One thing after the other, each asked for until there is an answer."""
+        """Sends requests one after another, each repeated until there is an answer."""
         self._chance.choices([self._lock, self._chunk, self._batch], [4, 4, 1])[0]()
 
     # ------------------------------------------------------------------ locks
@@ -55,7 +55,7 @@ class Caller:
         except LockRefused:
             self._channel.send("refused")
             return
-        # Whenever it was granted, it was not before it was first asked for.
+        # It was granted at some time after the first request.
         self._hold(lock, asked, asked + self._lease)
 
     def _hold(self, lock: Lock, asked: float, until: float) -> None:
@@ -82,7 +82,7 @@ class Caller:
         try:
             self._until_answered(release)
         except LockLost as error:
-            if not away[0]:  # A first one, whose answer was lost, may have been carried out.
+            if not away[0]:  # The first attempt, whose answer was lost, may have been carried out.
                 self._channel.send("lost", resource=lock.resource, until=until, at=now(), why=error.why, by="store")
 
     # ------------------------------------------------------------------ chunks
@@ -121,7 +121,7 @@ class Caller:
         self._channel.send("submitted", key=key, batch=batch.id)
 
     def _until_answered(self, act: Callable[[], T]) -> tuple[T, int]:
-        """The answer, and how often it was asked for. A service that does not answer is asked the same again."""
+        """The answer, and the number of attempts. A request without an answer is repeated unchanged."""
         deadline = now() + PATIENCE
         times = 0
         while True:

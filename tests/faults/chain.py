@@ -8,20 +8,20 @@ from tests.faults.chain_witness import ChainWitness
 from tests.faults.chain_worker import FIVE, JOBS, Rules
 from tests.faults.processes import Child, Zygote, now
 
-#: How often the store is asked whether all is done.
+#: How often the store is queried whether everything is done.
 LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much there is to be."""
+    """The size of a run."""
 
     chunks: int
     kills: int
     stops: int
-    #: The longest that it may take.
+    #: The maximum duration.
     seconds: float
-    #: Whether there are the jobs beside the chain, too.
+    #: Whether to add the jobs beside the chain.
     mapped: bool = False
 
     @property
@@ -30,7 +30,7 @@ class Plan:
 
 
 class Chain(Arena[ChainWitness]):
-    """One run on one store. The acts of the nemesis are spread over the work, however long that takes."""
+    """One run on one store. The acts of the nemesis are spread over the whole run, however long it takes."""
 
     def __init__(
         self, zygote: Zygote, url: str, rules: Rules, plan: Plan, seed: int, all_done: Callable[[], bool]
@@ -43,7 +43,7 @@ class Chain(Arena[ChainWitness]):
         super().__init__(zygote, ChainWitness(), rules.lease, plan.seconds, seed)
 
     def _plan_acts(self) -> Sequence[Act]:
-        """In random order: three of four kills hit a worker between its claim and its report, the others anybody."""
+        """In random order: three of four kills hit a worker between its claim and its report, the others any worker."""
         aimed = round(self._plan.kills * 0.75)
         acts: list[Act] = [self._kill_holder] * aimed + [self._kill_anybody] * (self._plan.kills - aimed)
         acts += [self._stop_holder] * self._plan.stops
@@ -51,7 +51,7 @@ class Chain(Arena[ChainWitness]):
         return acts
 
     def _is_due(self) -> bool:
-        """Evenly over nine tenths of the work: the rest is left, so that the last ones too hit somebody."""
+        """Evenly over nine tenths of the work: the rest is kept, so that the last ones hit a worker too."""
         done = self.toll.kills + self.toll.stops
         every = 0.9 * self._plan.successes / (self._plan.kills + self._plan.stops)
         return self.witness.chain.successes >= done * every

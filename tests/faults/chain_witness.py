@@ -1,14 +1,14 @@
-"""The witness of the chain: what each worker said that it claimed and reported, judged without asking the store.
+"""The witness of the chain: the claims and reports of each worker, checked without querying the store.
 
-A claim is to the witness what it is to locks: its worker holds the chunks that it makes alone, and those that it reads
-together with others. So everything that `Witness` checks of locks is checked of claims. Beyond that:
+To the witness a claim is a set of locks: exclusive ones on the chunks that it makes, shared ones on those that it
+reads. So everything that `Witness` checks for locks is checked for claims. Beyond that:
 
-* **input not ready**: anyone who was given a chunk finds each of its inputs made: its maker had *begun* to report
-  success before the claim was answered, and was not refused. (That the maker works on it no more is the overlap.)
+* **input not ready**: when a chunk is claimed, each of its inputs is made: its maker had *begun* to report success
+  before the claim was answered, and was not refused. (That the maker no longer works on it is checked as overlap.)
 * **two successes**: of all claims on a chunk at most one gets its success accepted.
-* **stale report accepted**: nobody's report is accepted that was begun after the chunk had been given to another.
-* **error**: a worker saw an error other than ClaimLost and StoreUnavailable; and ClaimLost is no surprise to it
-  (**unexplained loss**).
+* **stale report accepted**: no report is accepted that was begun after another worker had claimed the chunk.
+* **error**: a worker saw an error other than ClaimLost and StoreUnavailable. A ClaimLost that it had no reason to expect
+  is an **unexplained loss**.
 """
 
 import math
@@ -26,17 +26,17 @@ ALL_BY = MADE_BY | MAPPED_BY
 
 @dataclass(slots=True)
 class Try:
-    """One claim, and what happened to it."""
+    """One claim, and its outcome."""
 
     worker: str
     token: int
     began: float
     #: The chunks that it reads: dataset and data id.
     inputs: list[tuple[str, str]]
-    #: When its report was begun; infinite: it was not.
+    #: When its report was begun; infinite: never.
     reporting: float = math.inf
     success: bool = False
-    #: None: nobody knows, since the worker was killed.
+    #: None: unknown, since the worker was killed.
     accepted: bool | None = None
 
     @property
@@ -51,20 +51,20 @@ class ChainCounts:
     claims: int = 0
     successes: int = 0
     failures: int = 0
-    #: Reports of success that were refused, since somebody else's was accepted before; and all other refusals.
+    #: Reports of success that were refused because another worker's had been accepted; and all other refusals.
     duplicates_refused: int = 0
     stale_refused: int = 0
 
 
 @dataclass(slots=True)
 class ChainWitness(Witness):
-    """Everything that was seen."""
+    """Everything that was recorded."""
 
     chain: ChainCounts = field(default_factory=ChainCounts)
-    #: The claims on each chunk, by job and data id, as they were heard of.
+    #: The claims on each chunk, by job and data id, in the order of their arrival.
     tries: dict[Chunk, list[Try]] = field(default_factory=lambda: defaultdict(list))
 
-    # ------------------------------------------------------------------ seeing
+    # ------------------------------------------------------------------ recording
 
     def _hear_claimed(self, worker: str, message: Message) -> None:
         read = [tuple(each) for each in message.get("reads", [(name, message["dataid"]) for name in message["inputs"]])]
@@ -99,11 +99,11 @@ class ChainWitness(Witness):
             del self._current[key]
 
     def _hear_away(self, _worker: str, _message: Message) -> None:
-        """A report that is made again."""
+        """A repeated report."""
         self.counts.unanswered += 1
 
     def _hear_unanswered(self, worker: str, message: Message) -> None:
-        """Nobody knows what happened to it, and the worker counts on nothing any more."""
+        """The outcome is unknown, and the worker no longer relies on the claim."""
         Witness._hear_unanswered(self, worker, message)
         for span in self.held_by(worker):
             span.ended = message["at"]
@@ -147,7 +147,7 @@ class ChainWitness(Witness):
         return Witness.tally(self) | {name: kinds.count(kind) for name, kind in named.items()}
 
     def recoveries(self) -> list[tuple[DeadHold, float]]:
-        """For each worker that was killed before it began to report: seconds until its chunk was given to another.
+        """For each worker that was killed before its report: seconds until its chunk was claimed by another.
 
         Infinite: never.
         """
@@ -188,7 +188,7 @@ def two_successes(chunk: Chunk, tries: list[Try]) -> Iterator[str]:
 
 
 def stale_reports(chunk: Chunk, tries: list[Try]) -> Iterator[str]:
-    """By times alone, and never by tokens."""
+    """By times alone, never by tokens."""
     for one in tries:
         later = (each for each in tries if one.began < each.began < one.reporting)
         if one.accepted and (other := next(later, None)):

@@ -1,4 +1,4 @@
-"""A worker of the chain: claims the next chunk, works on it, reports, and sends the witness each step."""
+"""A worker of the chain: claims the next chunk, works on it, reports, and sends each step to the witness."""
 
 import random
 import time
@@ -14,7 +14,7 @@ from tests.faults.processes import PATIENCE, Channel, now
 JOBS = {"tidy": ("raw",), "enrich": ("tidied",), "join": ("tidied", "enriched")}
 MADE_BY = {"tidied": "tidy", "enriched": "enrich", "joined": "join"}
 DATASETS = ("raw", *MADE_BY)
-#: Beside the chain: a job that reads the neighbours of a chunk too, and one that makes one chunk of five.
+#: Beside the chain: a job that also reads the neighbours of a chunk, and one that makes one chunk of five.
 MAPPED_JOBS = {"smooth": ("tidied",), "bundle": ("enriched",)}
 MAPPED_BY = {"smoothed": "smooth", "bundled": "bundle"}
 FIVE = 5
@@ -24,22 +24,22 @@ MAPS: dict[str, dict[str, Any]] = {
 }
 #: Work takes at most this many seconds; some of it longer than a lease, so that heartbeats matter.
 WORK_SECONDS = 0.006
-#: Of all chunks that are worked on: this many fail; of the successes, this many are reported twice.
+#: The fraction of chunks that fail; and the fraction of successes that are reported twice.
 FAILING, REPEATED = 0.01, 0.05
-#: Of the rounds, this many begin with a reaper's.
+#: The fraction of rounds that begin with a round of the reaper.
 REAPING = 0.02
-#: Of the chunks beside the chain, the work on this many is interrupted.
+#: The fraction of chunks beside the chain whose work is interrupted.
 INTERRUPTED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a worker behaves."""
+    """The behaviour of a worker."""
 
     lease: float
-    #: Of the claims, this many are worked on for longer than a lease.
+    #: The fraction of claims whose work takes longer than a lease.
     long_work: float = 0.004
-    #: Whether there are the jobs beside the chain, too.
+    #: Whether to add the jobs beside the chain.
     mapped: bool = False
 
     @property
@@ -95,8 +95,9 @@ class ChainWorker:
         self._rules = rules
 
     def round(self) -> None:
-        """One chunk of whichever job has one. ClaimLost and StoreUnavailable are a part of life; any other error ends
-        the worker.
+        """Process one chunk of any job.
+
+        ClaimLost and StoreUnavailable are expected; any other error ends the worker.
         """
         try:
             self._one_chunk()
@@ -137,7 +138,7 @@ class ChainWorker:
             self._channel.send("renewed", job=claim.job, dataid=claim.dataid, until=hold.deadline)
 
     def _report(self, claim: Claim, hold: ClaimHold) -> None:
-        """Without looking whether the claim is still ours: the store has to."""
+        """Without checking whether the claim is still ours: the store has to."""
         fails = self._chance.random() < FAILING
         stops = claim.job in MAPPED_JOBS and self._chance.random() < INTERRUPTED
         chunk: dict[str, Any] = {"job": claim.job, "dataid": claim.dataid, "token": claim.token}
@@ -152,7 +153,7 @@ class ChainWorker:
         self._channel.send("reported", **chunk, at=now(), until=hold.deadline, lost=why)
 
     def _say(self, claim: Claim, *, fails: bool, stops: bool = False) -> None:
-        """Success is reported until there is an answer, since repeating it does no harm; a failure once."""
+        """Success is reported until there is an answer, since it can be repeated safely; a failure once."""
         if fails:
             self._ledger.fail(claim, "it was its turn to fail")
             return

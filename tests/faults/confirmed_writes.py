@@ -1,7 +1,7 @@
-"""Plain writes to a ZooKeeper ensemble that it has confirmed, and whether it still has them.
+"""Plain writes that a ZooKeeper ensemble has confirmed, and whether they still exist.
 
 ZooKeeper before 3.8.4 can lose confirmed writes when its members are separated (ZOOKEEPER-4785); Debian 12 has 3.8.0. A
-run in which that happened says nothing about the locks in it: these writes know nothing of Headgate.
+run in which that happened proves nothing about its locks: these writes do not involve Headgate.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.faults.ensembles import CutEnsemble
 
-#: Writes follow each other so closely, because what is lost are the writes of a few tenths of a second.
+#: Writes follow each other closely, because only the writes of a few tenths of a second are lost.
 PAUSE_SECONDS = 0.01
 ANSWER_SECONDS = 2.0
 FOLDER = "/confirmed-writes"
 
 
 class ConfirmedWrites:
-    """Clients that write to the root of an ensemble until this ends: one asks each member, and one asks any."""
+    """Clients that write to the root of an ensemble until this ends: one connected to each member, and one to any."""
 
     def __init__(self, ensemble: CutEnsemble) -> None:
         hosts = [f"127.0.0.1:{member.port}" for member in ensemble.members]
@@ -48,7 +48,7 @@ class ConfirmedWrites:
             thread.join()
 
     def lost(self) -> Sequence[str]:
-        """Writes that were confirmed and are gone."""
+        """Confirmed writes that are gone."""
         confirmed = tuple(self._confirmed)
         client = self._connect(self._everybody)
         try:

@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests: processes to kill, and how much of it."""
+"""Fixtures of the fault tests: processes to kill, and the size of each run."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,14 +21,14 @@ def shared_zygote() -> Iterator[Zygote]:
 
 @pytest.fixture
 def processes(shared_zygote: Zygote) -> Iterator[Zygote]:
-    """Forks processes that the test may kill and stop; none is left at the end."""
+    """Forks processes that the test may kill and stop; all are ended with the test."""
     yield shared_zygote
     shared_zygote.discard_children()
 
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither the environment nor a file in the working folder has a say."""
+    """Ignore the environment and files in the working folder."""
     for name in ("URL", "COORDINATION_URL", "CLIENT", "LOCK_DELAY", "GUARDS"):
         monkeypatch.delenv(f"HEADGATE_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -36,7 +36,7 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 @pytest.fixture
 def fresh_url(store_url: str, servers: Servers, tmp_path: Path) -> Iterator[Callable[[], str]]:
-    """Makes more empty stores on the engine of `store_url`."""
+    """Creates more empty stores on the server of `store_url`."""
     kind = {"mysql": "mariadb"}.get(scheme(store_url), scheme(store_url))
     made: list[str] = []
 

@@ -1,4 +1,4 @@
-"""A consumer of every state, which goes on while its store dies and comes back, until it is killed or asked to stop."""
+"""A consumer of every state that continues while its store dies and recovers, until it is killed or asked to stop."""
 
 import time
 
@@ -9,14 +9,14 @@ from headgate.service.queue.use_cases import Queue
 from tests.faults.processes import Channel
 
 PAUSE_SECONDS = 0.02
-#: The shortest session of the tests' servers: what a dead consumer had is soon free.
+#: The shortest session of the tests' servers, so that items of a dead consumer are soon free.
 LEASE = 1.0
-#: One job in so many fails, by its number, in the last state that has a row for it.
+#: One job in this many fails, by its number, in the last state that has a row for it.
 FAILING = 7
 
 
 def consume(channel: Channel, url: str, hold: float) -> None:
-    """Take whatever there is, in any state, hold it for that long, and move it on."""
+    """Take any item, in any state, hold it for this long, and move it on."""
     gate = open_gate(url)
     channel.send("ready")
     told_to_stop = False
@@ -34,7 +34,7 @@ def consume(channel: Channel, url: str, hold: float) -> None:
 def open_gate(url: str) -> Gate:
     while True:
         try:
-            gate = headgate.connect(url, max_crashes="0")  # Any number of kills may hit the same job.
+            gate = headgate.connect(url, max_crashes="0")  # The same job may be hit by any number of kills.
             gate.queue.counts()
         except StoreUnavailable:
             time.sleep(PAUSE_SECONDS)
@@ -43,7 +43,7 @@ def open_gate(url: str) -> Gate:
 
 
 def work(queue: Queue, hold: float) -> bool:
-    """One item of each state, the last states first. False: there was none."""
+    """Process one item of each state, the last states first. False: there was none."""
     batches, jobs = queue.tables()
     found: list[Item | None] = [queue.acquire_job(state, lease=LEASE) for state in reversed(work_states(jobs))]
     if any(found):

@@ -1,6 +1,5 @@
-"""Acts that are cut off at every step, and how to check whether one happened: all of it or none of it.
-
-What a whole act leads to is not written down but seen: it is done once on a resource of its own without a cut.
+"""Operations that are interrupted at every step, and the check that each happened completely or not at all. The
+expected result is not written down but observed: the operation is run once on another resource without interruption.
 """
 
 from collections.abc import Callable
@@ -14,16 +13,16 @@ from tests.faults.processes import Message
 from tests.waiting import until
 
 State = tuple[object, ...]
-#: An act on several resources takes the case's own and these, in these modes.
+#: An operation on several resources uses the case's own and these, in these modes.
 SUFFIXES = {"": "exclusive", "/2": "shared", "/3": "exclusive"}
 
 
 @dataclass(slots=True)
 class Ready:
-    """Everything is prepared: this is to be asked."""
+    """The preparations are done: run this."""
 
     order: Message
-    #: Somebody else who waits meanwhile, and is to be served by the act.
+    #: A client that waits meanwhile, and has to be served by the operation.
     waiting: list["Future[Lock]"] = field(default_factory=list)
 
 
@@ -43,13 +42,13 @@ def _state_of_one(gate: Gate, resource: str) -> State:
 class Case:
     name: str
     prepare: Callable[[Gate, str], Ready]
-    #: The errors by which a repeat says that it has been done already.
+    #: The errors with which a repeat reports that it has been done already.
     done_already: tuple[str, ...] = ()
-    #: Cut at this many messages at most: waiters poll, and one look is like the other.
+    #: Cut at no more than this many messages: waiters poll, and all polls are alike.
     most: int = 60
-    #: False: to do it again is to do it twice.
+    #: False: a repeat has another effect.
     repeatable: bool = True
-    #: What is true of what the act is about.
+    #: The state of the resources of the operation.
     state: Callable[[Gate, str], State] = state_of
 
 
@@ -112,14 +111,14 @@ CASES = {
 
 
 def await_waiters(ready: Ready) -> None:
-    """Anyone who waited has been served."""
+    """Every waiter has been served."""
     for each in ready.waiting:
         until(each.done, "a waiter to be served")
         each.result()
 
 
 def whole(case: Case, gate: Gate, perform: Callable[[Message], object]) -> State:
-    """Do it without a cut, on a resource of its own: what it leads to."""
+    """Run it without interruption, on another resource, and return the result."""
     resource = f"whole:{case.name}"
     ready = case.prepare(gate, resource)
     perform(ready.order)

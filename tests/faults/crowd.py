@@ -7,7 +7,7 @@ from tests.faults.processes import Channel
 
 
 def visit(channel: Channel, url: str, name: str, pairs: int) -> None:
-    """Acquire and release so often, from the moment when all are ready; send how long the slowest took."""
+    """Acquire and release this many times, starting when all are ready; send the duration of the slowest."""
     gate = headgate.connect(url, answer_within="120")
     channel.ask("ready")
     longest = 0.0

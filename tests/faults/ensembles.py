@@ -1,4 +1,4 @@
-"""Three ZooKeeper servers that talk to each other through proxies, so that members can be cut off from each other."""
+"""Three ZooKeeper servers connected through proxies, so that members can be cut off from each other."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,14 +8,14 @@ from tests.proxy import BOTH, TO_CLIENT, TO_SERVER, Proxy
 from tests.servers import ZooKeeper, free_port
 
 Pair = tuple[int, int]
-#: What can be cut between a member and the others: everything, what it hears, or what it says.
+#: What can be cut between a member and the others: everything, what it receives, or what it sends.
 ALL, HEARS, SAYS = "silent", "hears nothing", "says nothing"
 #: Silence is noticed after two seconds (in ticks of half a second), so that short partitions matter.
 QUICK = ("syncLimit=4", "initLimit=10")
 
 
 class CutEnsemble(ZooKeeperEnsemble):
-    """Each member reaches each other one over two proxies of that pair's own: for the quorum, and for elections."""
+    """Each member connects to each other through two proxies: one for the quorum, and one for elections."""
 
     def __init__(self, size: int = 3) -> None:
         self.members = [ZooKeeper() for _ in range(size)]
@@ -35,7 +35,7 @@ class CutEnsemble(ZooKeeperEnsemble):
         return f"server.{other}=127.0.0.1:{quorum}:{election}"
 
     def _readdress(self, pair: Pair, ports: dict[int, Pair], data: bytes) -> bytes:
-        """A member that calls for an election says where it listens, and is called back there: that goes through us."""
+        """A member that calls for an election sends its own address, and is called back there, through a proxy."""
         one, other = pair
         return data.replace(b"127.0.0.1:%d" % ports[one][1], b"127.0.0.1:%d" % self._ways[other, one][1].port)
 
@@ -49,13 +49,13 @@ class CutEnsemble(ZooKeeperEnsemble):
         for (one, other), ways in self._ways.items():
             if number not in (one, other):
                 continue
-            # On a connection that the member made, what it says flows to the server; on the others, to the client.
+            # On a connection that the member opened, its data flows to the server; on the others, to the client.
             says, hears = (TO_SERVER, TO_CLIENT) if one == number else (TO_CLIENT, TO_SERVER)
             for way in ways:
                 way.hold(*{ALL: BOTH, HEARS: (hears,), SAYS: (says,)}[what])
 
     def heal(self, *, reset: bool = False) -> None:
-        """Members reach each other again."""
+        """Reconnect the members."""
         self._each(lambda way: way.heal(reset=reset))
 
     def discard(self) -> None:

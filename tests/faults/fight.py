@@ -1,4 +1,4 @@
-"""The fight: workers that fight for a few resources while they are killed and stopped."""
+"""The fight: workers that compete for a few resources while they are killed and stopped."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,24 +11,24 @@ from tests.faults.processes import Child, Zygote, now
 from tests.faults.witness import Witness
 from tests.waiting import until
 
-#: Time for the next one to be scheduled and to get its answer, with eight workers, a server and possibly
-#: another test on two cores. It widens the bounds on time only, never a check of safety.
+#: Time for the next worker to be scheduled and answered, with eight workers, a server and possibly another test on two
+#: cores. It widens the bounds on time only, never a check of safety.
 SLACK_SECONDS = 2.0
-#: A dead waiter for several resources keeps its place for this long.
+#: A dead waiter for several resources keeps its queue position for this long.
 WAITER_SECONDS = WAITER_LEASE / 1e6
 RESOURCES = ["fight:red", "fight:green", "fight:blue"]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much there is to be."""
+    """The size of a fight."""
 
     grants: int
     kills: int
     stops: int
     #: The mean time between two acts of the nemesis.
     pace: float
-    #: The longest that it may take.
+    #: The maximum duration.
     seconds: float
 
 
@@ -55,7 +55,10 @@ class Fight(Arena[Witness]):
         return self.witness.counts.grants >= self._plan.grants
 
     def _plan_acts(self) -> Sequence[Act]:
-        """In random order: most kills hit holders, some anybody, some waiters: early, for their places outlive them."""
+        """In random order: most kills hit holders, some any worker, some waiters.
+
+        Waiters early: their positions outlive them.
+        """
         late: list[Act] = [self._kill_holder] * round(self._plan.kills * 0.7)
         late += [self._stop_holder] * self._plan.stops
         early: list[Act] = [self._kill_waiter] * max(round(self._plan.kills * 0.15), 1)
@@ -77,7 +80,7 @@ class Fight(Arena[Witness]):
 
 
 def await_silence(gate: Gate, lease: float) -> None:
-    """All that dead workers left goes by itself: locks within two leases, waiters when they were not heard of."""
+    """Locks of dead workers disappear within two leases, and waiters when they have not renewed."""
     until(lambda: not gate.locks.list(), "the locks of dead workers to go", 2 * lease + SLACK_SECONDS)
     until(lambda: not gate.locks.waiters(), "dead waiters to leave", WAITER_SECONDS + SLACK_SECONDS)
     gate.locks.expire()

@@ -1,4 +1,4 @@
-"""A worker of the fight: acquires locks in every way, and reports to the witness what it believes to hold."""
+"""A worker of the fight: acquires locks in every way, and reports to the witness which ones it believes to hold."""
 
 import random
 import time
@@ -10,28 +10,28 @@ from headgate import Gate, LockLost, LockRefused, StoreUnavailable
 from headgate.service.leases.renewal import LockHold
 from tests.faults.processes import Channel, now
 
-#: How long a worker waits in a queue; nothing: it does not.
+#: How long a worker waits in a queue; nothing: it does not wait.
 WAITS = (0.0, 0.0, 0.3, 1.0)
 #: Steps within one hold, and the longest pause between two: many short holds, and some longer than a lease.
 STEPS = (1, 1, 2, 2, 3)
 PAUSE_SECONDS = 0.01
-#: The words by which a hold reports that its own deadline has passed, whatever the store says.
+#: The message with which a hold reports that its own deadline has passed, whatever the store says.
 OWN_CLOCK = "it could not be renewed in time"
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a worker behaves."""
+    """The behaviour of a worker."""
 
     lease: float
-    #: Of the holds, this many last longer than a lease, so that renewal matters.
+    #: The fraction of holds that last longer than a lease, so that renewal matters.
     long_holds: float = 0.015
     #: A planted bug: believes that it holds its locks forever.
     ignores_lease: bool = False
 
 
 def fight(channel: Channel, url: str, name: str, resources: list[str], seed: int, rules: dict[str, object]) -> None:
-    """Fight until asked to stop."""
+    """Compete until asked to stop."""
     gate = headgate.connect(url)
     fighter = Fighter(channel, gate, name, resources, random.Random(seed), Rules(**rules))  # type: ignore[arg-type]
     channel.send("ready")
@@ -54,10 +54,9 @@ class Fighter:
         self.upgrades = self.downgrades = self.pairs = 0
 
     def bout(self) -> None:
-        """One try of one kind. LockRefused and LockLost are a part of life; any other error ends the worker.
-
-        So is StoreUnavailable: anyone who is stopped inside a transaction, or a machine that does much else, may keep a
-        call from being answered in time.
+        """One try of one kind. LockRefused, LockLost and StoreUnavailable are expected; any other error ends the
+        worker. The store is unavailable when a process that is stopped inside a transaction, or a busy machine, delays
+        an answer.
         """
         work = self._chance.choices([self._alone, self._pair, self._climb], [6, 2, 2])[0]
         try:
@@ -112,7 +111,7 @@ class Fighter:
         finally:
             self._leave(holds)
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ while holding
 
     def _inside(self, holds: Sequence[LockHold]) -> None:
         for _ in range(self._steps()):
@@ -150,7 +149,7 @@ class Fighter:
                 self._inside(holds)
 
     def _change(self, hold: LockHold, act: Callable[[LockHold], object]) -> bool:
-        """Upgrade or downgrade: the one span ends before it is asked for, the next begins when the answer is there."""
+        """Upgrade or downgrade: the old span ends before the request, the new one begins with the answer."""
         self._leave([hold])
         token, asked = hold.token, now()
         try:
@@ -187,7 +186,7 @@ class Fighter:
 
 
 def write_until_refused(channel: Channel, url: str, name: str, resource: str, rules: dict[str, object]) -> None:
-    """Take a lock, then write without looking, until the register refuses or says that it is enough."""
+    """Acquire a lock, then write without checking it, until the register refuses or has had enough writes."""
     with headgate.connect(url) as gate:
         fighter = Fighter(channel, gate, name, [resource], random.Random(1), Rules(**rules))  # type: ignore[arg-type]
         fighter.write_until_refused(resource)

@@ -1,4 +1,4 @@
-"""Recorded histories: what each process asked, and what it was answered, as lines of JSON.
+"""Recorded histories: the calls of each process and their answers, as lines of JSON.
 
 One line is one event: `{"process", "type", "f", "key", "value", "time"}`. Its type is `invoke` (asked), `ok`
 (answered with yes), `fail` (answered with no: nothing changed) or `info` (no answer: it may have happened or not).
@@ -19,17 +19,17 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation: its question and its answer."""
+    """One operation: its call and its answer."""
 
     process: str
-    #: What was asked, e.g. `acquire`.
+    #: The call, e.g. `acquire`.
     f: str
-    #: The resource or the data id; operations on different keys do not touch each other.
+    #: The resource or the data id; operations on different keys are independent.
     key: str
     #: Arguments and results together.
     value: dict[str, Any] = field(hash=False)
     invoked: float
-    #: Infinite for `info`: the effect may come at any later time.
+    #: Infinite for `info`: the effect may happen at any later time.
     ended: float
     outcome: str
 
@@ -43,7 +43,7 @@ class Op:
 
 
 def ops_of(events: Iterable[Event]) -> list[Op]:
-    """The operations of a history. What was never answered ends as `info`; what has no key in the end is left out."""
+    """The operations of a history. Unanswered ones end as `info`; those without a key at the end are left out."""
     asked: dict[str, Event] = {}
     found = []
     for event in events:
@@ -69,7 +69,7 @@ def _op(asked: Event, answered: Event) -> Op:
 
 
 def by_key(ops: Iterable[Op]) -> dict[str, list[Op]]:
-    """The operations on each key, in the order in which they were asked."""
+    """The operations on each key, in the order of their calls."""
     found: dict[str, list[Op]] = defaultdict(list)
     for op in ops:
         found[op.key].append(op)

@@ -1,4 +1,4 @@
-"""Processes that wait, or end what others wait for, and may break just then."""
+"""Processes that wait, or end what others wait for, and that may crash at that moment."""
 
 import os
 import signal
@@ -21,10 +21,9 @@ NEVER = 1000.0
 def wait_in_line(
     channel: Channel, url: str, resource: str, client: str, lease: float, *, polls: bool = True, breaks: str = ""
 ) -> None:
-    """Wait for the lock, report the grant, and release it on request; `breaks`: die by that signal instead.
-
-    Nothing but wake-ups and polls makes it look: it gives no signs of life, and nobody expects any. Without `polls`
-    it is woken or never looks again.
+    """Wait for the lock, report the grant, and release it on request; `breaks`: die by that signal instead. It checks
+    only when it is woken or polls: it sends no keep-alives, and none are expected. Without `polls` it checks only when
+    it is woken.
     """
     service_waiting.SIGN_OF_LIFE_SECONDS = NEVER
     for module in (lock_changes, queueing):
@@ -63,7 +62,7 @@ def wait_for_chunk(channel: Channel, url: str, job: str) -> None:
 
 
 def publish_unheard(channel: Channel, url: str, dataset: str, dataid: str, breaks: str) -> None:
-    """Publish a chunk, and end by that signal after the commit, before anybody is notified."""
+    """Publish a chunk, and die by that signal after the commit, before other processes are notified."""
     gate = headgate.connect(url)
 
     def fail(*_: object, **__: Any) -> None:

@@ -1,7 +1,6 @@
-"""A worker that continues while its store dies and comes back, and reports what the store acknowledged.
-
-It uses one gate from first to last. After StoreUnavailable it asks again, with the same request id, until there is
-an answer: so at its end it knows for certain what it holds, and whatever else the store holds is a phantom.
+"""A worker that continues while its store dies and recovers, and reports what the store acknowledged. It uses one gate
+throughout. After StoreUnavailable it repeats the request, with the same request id, until there is an answer: so at its
+end it knows for certain what it holds, and anything else that the store holds is a phantom.
 """
 
 import random
@@ -17,17 +16,17 @@ from tests.faults.processes import Channel
 
 T = TypeVar("T")
 
-#: The longest that a store may be away.
+#: The longest outage of a store.
 PATIENCE = 90.0
 PAUSE_SECONDS = 0.02
-#: Of the leased lock. Its length outlives a restart.
+#: Of the leased lock: longer than a restart takes.
 LEASE = 30.0
-#: An answer that took longer than this was held up by the store's death.
+#: An answer that took longer than this was delayed by the store's death.
 STALLED_SECONDS = 0.3
 
 
 def labour(channel: Channel, url: str, name: str, resources: list[str], seed: int) -> None:
-    """Take and release persistent locks, one at a time, until asked to stop; the last one is kept."""
+    """Acquire and release persistent locks, one at a time, until asked to stop; the last one is kept."""
     labourer = Labourer(channel, headgate.connect(url), name, random.Random(seed))
     while not labourer.told_to_stop():
         labourer.labour(resources)
@@ -36,7 +35,7 @@ def labour(channel: Channel, url: str, name: str, resources: list[str], seed: in
 
 
 def keep(channel: Channel, url: str, name: str, resources: list[str], seed: int) -> None:
-    """Take one persistent lock, keep it to the end, and look after it all the while."""
+    """Acquire one persistent lock, keep it to the end, and check it all the time."""
     labourer = Labourer(channel, headgate.connect(url), name, random.Random(seed))
     lock = labourer.keep(resources[0])
     while not labourer.told_to_stop():
@@ -45,7 +44,7 @@ def keep(channel: Channel, url: str, name: str, resources: list[str], seed: int)
 
 
 def hold(channel: Channel, url: str, name: str, resources: list[str], seed: int) -> None:
-    """Hold a leased lock, renewed by itself, to the end."""
+    """Hold a leased lock, renewed automatically, to the end."""
     labourer = Labourer(channel, headgate.connect(url), name, random.Random(seed))
     while not labourer.told_to_stop():
         labourer.hold(resources[0])
@@ -58,7 +57,7 @@ class Labourer:
         self._gate = gate
         self._name = name
         self._chance = chance
-        #: True when the answer to the present act was lost, so that it may have happened.
+        #: True when the answer to the current call was lost, so that it may have taken effect.
         self._doubtful = False
         self._stop = False
 
@@ -68,7 +67,7 @@ class Labourer:
         return self._stop
 
     def finish(self) -> None:
-        """Nothing is in doubt any more. The gate stays open: closing it would prove nothing."""
+        """No outcome is unknown any more. The gate stays open: closing it would prove nothing."""
         self._channel.send("finished")
         self._channel.receive(600)
 
@@ -83,7 +82,7 @@ class Labourer:
         self._release(lock)
 
     def keep(self, resource: str) -> Lock:
-        """A lock that is not released."""
+        """A lock that is never released."""
         while (lock := self._acquire(resource)) is None:
             time.sleep(PAUSE_SECONDS)
         return lock
@@ -96,7 +95,10 @@ class Labourer:
         time.sleep(PAUSE_SECONDS)
 
     def hold(self, resource: str) -> None:
-        """Until it is lost, or enough. Waits, since a grant whose answer was lost blocks it until it expires."""
+        """Hold it until it is lost, or until the end.
+
+        Waits, since a grant whose answer was lost blocks it until it expires.
+        """
         try:
             with self._gate.locks.held(self._name, resource, wait=2 * LEASE, lease=LEASE) as hold:
                 while not self._stop:

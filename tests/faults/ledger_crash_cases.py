@@ -1,4 +1,4 @@
-"""Acts on the ledger that are cut off at every step between claim and report. Each act has a pipeline of its own."""
+"""Operations on the ledger that are interrupted at every step between claim and report, each with its own pipeline."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from tests.contract.ledger_steps import database, expire
 from tests.faults.chain_worker import JOBS, define
 from tests.faults.crash_cases import Case, Ready, State
 
-#: Longer than any test: nothing ends by itself.
+#: Longer than any test: nothing expires.
 LEASE = 600.0
 READ_PLACES = Statement(
     "What may be claimable.", "select job_id, place, missing from hg_candidate where dataid = :dataid order by job_id"
@@ -23,7 +23,7 @@ def _prefix(dataid: str) -> str:
 
 
 def _pipeline(gate: Gate, dataid: str) -> str:
-    """The case's pipeline is defined. Returns its prefix."""
+    """Define the case's pipeline. Returns its prefix."""
     prefix = _prefix(dataid)
     if prefix + "join" not in {job.name for job in gate.ledger.jobs()}:
         define(gate, prefix)
@@ -31,14 +31,14 @@ def _pipeline(gate: Gate, dataid: str) -> str:
 
 
 def _published(gate: Gate, dataid: str) -> str:
-    """A new chunk of raw data is there. Returns the prefix of its pipeline."""
+    """Publish a new chunk of raw data. Returns the prefix of its pipeline."""
     prefix = _pipeline(gate, dataid)
     gate.ledger.publish(prefix + "raw", dataid)
     return prefix
 
 
 def _claimed(gate: Gate, dataid: str, job: str = "tidy") -> Claim:
-    """The chunk at the hands of that job; all before it is made."""
+    """The chunk is claimed by that job; all chunks before it are made."""
     prefix = _published(gate, dataid)
     for before in list(JOBS)[: list(JOBS).index(job)]:
         gate.ledger.success(gate.ledger.claim(prefix + before, dataid, **ACTOR))
@@ -92,7 +92,7 @@ def _resubmit_downstream(gate: Gate, dataid: str) -> Ready:
 
 
 def ledger_state(gate: Gate, dataid: str) -> State:
-    """What is true of a chunk in every dataset: rows, history, and what each job may do. Tokens by their order."""
+    """The state of a chunk in every dataset: rows, history, and what each job may do. Tokens by their order."""
     ledger, prefix = gate.ledger, _prefix(dataid)
     rows = ledger.status(dataid=dataid)
     ranks = {token: rank for rank, token in enumerate(sorted({row.token for row in rows}))}

@@ -1,10 +1,10 @@
 """Is a recorded history linearizable: can each operation have taken effect at one moment between its question and its
 answer, in an order that the model allows?
 
-The search is that of Wing and Gong with Lowe's memory: go through the orders that agree with the times, and never
-twice through the same set of done operations with the same state. Keys are checked one by one, since operations on
-different keys do not touch each other. An operation without an answer (`info`) may take effect at any later moment,
-or never; so may the expiry of a lease, which the model adds as an operation of its own.
+The search is that of Wing and Gong with Lowe's memoization: try the orders that agree with the times, and never twice
+the same set of completed operations with the same state. Keys are checked separately, since operations on different
+keys are independent. An operation without an answer (`info`) may take effect at any later moment, or never; so may the
+expiry of a lease, which the model adds as an operation of its own.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -13,22 +13,22 @@ from typing import NamedTuple, Protocol
 
 from tests.faults.history import Op, by_key
 
-#: More configurations than any sound history needs; beyond it the answer is unknown.
+#: More configurations than any correct history needs; beyond that the result is unknown.
 MOST = 2_000_000
 
 
 class End(NamedTuple):
-    """A grant that is over, and the kinds of optional operations on it that cannot take effect any more."""
+    """A grant that has ended, and the kinds of optional operations on it that can no longer take effect."""
 
     ref: Hashable
     kinds: tuple[str, ...]
 
 
 class Model(Protocol):
-    """What one key does, one operation after the other."""
+    """The behaviour of one key, one operation after another."""
 
     def ops(self, ops: Sequence[Op]) -> list[Op]:
-        """The operations of a history, with those that nobody asked for (expiry)."""
+        """The operations of a history, with those that no process called (expiry)."""
 
     def start(self) -> Hashable:
         """The state before the first operation."""
@@ -37,7 +37,7 @@ class Model(Protocol):
         """The state after it; None: with this answer it cannot happen in that state."""
 
     def ends(self, op: Op) -> End | None:
-        """The operations that can never take effect any more once this one did; None: there are none."""
+        """The operations that can no longer take effect after this one; None: there are none."""
 
     def ref(self, op: Op) -> Hashable:
         """The grant that an operation is about."""
@@ -57,7 +57,7 @@ class Violation:
     """A key whose history no order explains."""
 
     key: str
-    #: As many operations as can be explained, at most; and those of which none can be next.
+    #: The largest number of operations that can be explained; and those of which none can be next.
     explained: int
     stuck: tuple[Op, ...]
 
@@ -83,7 +83,7 @@ class _Search:
         self._best: tuple[int, tuple[Op, ...]] = (-1, ())
 
     def run(self) -> Violation | None:
-        """Depth first, with a stack of its own: histories are longer than Python's."""
+        """Depth first, with an explicit stack: histories are longer than Python's."""
         seen: set[tuple[int, Hashable]] = set()
         start = self._model.start()
         stack = [(0, start, self._next(0))]

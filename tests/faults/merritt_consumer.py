@@ -1,4 +1,4 @@
-"""Consumers of a tree that two sides share: ours by Headgate, theirs by what its public descriptions say."""
+"""Consumers of a tree that two sides share: ours by Headgate, theirs by Merritt's public descriptions."""
 
 import os
 import time
@@ -15,14 +15,14 @@ from tests.faults.processes import Channel
 from tests.merritt.other_side import NEXT, OtherSide
 
 PAUSE_SECONDS = 0.02
-#: The shortest session of the tests' servers: what a dead consumer had is soon free.
+#: The shortest session of the tests' servers, so that items of a dead consumer are soon free.
 LEASE = 1.0
-#: Longer, since nothing guards what the other side writes after its session was lost.
+#: Longer, since nothing guards the other side's writes after its session was lost.
 SESSION_SECONDS = 4.0
 
 
 class Steps:
-    """What was ended, one line each, written at once: item, state, and by whom."""
+    """Finished steps, one line each, written at once: item, state, and side."""
 
     def __init__(self, path: str, side: str) -> None:
         self._by = f"{side}-{os.getpid()}"
@@ -70,7 +70,7 @@ def theirs(channel: Channel, url: str, steps: str) -> None:
     while not channel.read_all()[0]:
         try:
             worked = work_there(side, noted)
-        except (KazooException, KazooTimeoutError):  # It leaves what it had done by then, and starts again.
+        except (KazooException, KazooTimeoutError):  # It leaves its work as it was, and starts again.
             side.close()
             side, worked = open_side(address), False
         time.sleep(0 if worked else PAUSE_SECONDS)

@@ -1,9 +1,7 @@
-"""What a lock and a chunk do, one operation after the other: the models that recorded histories are compared with.
-
-Both know tokens: a grant's token is greater than that of every grant before it. Both know leases: a grant that is
-not renewed *may* be over once its lease, counted from the moment when it was asked for, has passed. Where leases are
-judged strictly (`strict`), a renewal must be refused once the lease, counted from the last answer, has passed for
-certain.
+"""The behaviour of a lock and of a chunk, one operation after another: the models that recorded histories are compared
+with. Both include tokens: a grant's token is greater than that of every grant before it. Both include leases: a grant
+that is not renewed *may* have ended once its lease, counted from its request, has passed. Where leases are judged
+strictly (`strict`), a renewal must be refused once the lease, counted from the last answer, has passed for certain.
 """
 
 import math
@@ -15,23 +13,23 @@ from tests.faults.history import FAIL, INFO, Op
 from tests.faults.linearizable import End
 
 SHARED, EXCLUSIVE = "shared", "exclusive"
-#: Clocks and scheduling: a lease has expired for certain this long after its end.
+#: Clocks and scheduling: a lease has certainly expired this long after its end.
 CERTAIN_SECONDS = 1.0
 
 
 class Grant(NamedTuple):
     """A lock or claim that is held."""
 
-    #: Its token, or, where the answer is not known, the operation.
+    #: Its token, or, if the answer is unknown, the operation.
     ref: Hashable
     mode: str
-    #: When its lease may be over, and when it is over for certain.
+    #: When its lease may have ended, and when it has certainly ended.
     earliest: float
     latest: float
 
 
 def lease_of(op: Op) -> tuple[float, float]:
-    """When the lease that an operation began may be over, and when it is for certain."""
+    """When the lease that an operation began may have ended, and when it certainly has."""
     lease = op.value["lease"]
     until = op.value.get("until")
     earliest = op.invoked + lease if until is None else max(until, op.invoked + lease)
@@ -39,14 +37,14 @@ def lease_of(op: Op) -> tuple[float, float]:
 
 
 def ref_of(op: Op) -> Hashable:
-    """How a grant is named: by its token (and job), or, where that is not known, by who asked and when."""
+    """The name of a grant: its token (and job), or, if that is unknown, its caller and time."""
     if op.f == "expire":
         return cast("Hashable", op.value["ref"])
     return (op.value.get("job"), op.value["token"]) if "token" in op.value else (op.process, op.invoked)
 
 
 def expiries(ops: Sequence[Op], begins: Sequence[str]) -> list[Op]:
-    """For each lease that began: that it may end by itself."""
+    """For each lease that began: that it may expire."""
     found = []
     for op in ops:
         if op.f in begins and op.outcome != FAIL:
@@ -72,7 +70,7 @@ class RwLock:
     """A shared and exclusive lock with tokens and leases."""
 
     strict: bool = True
-    #: Keys on which somebody queued: a waiting writer keeps readers out, too. Elsewhere a refusal needs a holder.
+    #: Keys on which a client queued: a waiting writer keeps readers out, too. Elsewhere a refusal needs a holder.
     _queued: set[str] = field(default_factory=set)
 
     def ops(self, ops: Sequence[Op]) -> list[Op]:
@@ -99,8 +97,9 @@ class RwLock:
         return End(ref_of(op), ("expire", "release", "renew")) if over else None
 
     def twin(self, op: Op) -> Hashable | None:
-        """Grants that nobody knows of: they keep others out, and may be over after their lease or never. One that was
-        asked earlier may be over earlier; who was granted cannot be told from outside.
+        """Grants whose answer was lost: they keep others out, and may expire after their lease or never.
+
+        An earlier request may expire earlier; which one was granted cannot be known from outside.
         """
         return (op.f, op.value["twin"]) if "twin" in op.value else None
 
@@ -163,12 +162,12 @@ class Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class ClaimLedger:
-    """One data id as it goes through the jobs of a chain."""
+    """One data id on its way through the jobs of a chain."""
 
-    #: For each job, the jobs that make what it reads.
+    #: For each job, the jobs that make its inputs.
     needs: dict[str, tuple[str, ...]]
     strict: bool = True
-    #: True: a claim was never answered, and nobody knows which chunk it took; so any may be RUNNING for a while.
+    #: True: the answer to a claim was lost, and its chunk is unknown; so any chunk may be RUNNING for a while.
     unanswered: bool = False
 
     def ops(self, ops: Sequence[Op]) -> list[Op]:
@@ -233,7 +232,7 @@ class ClaimLedger:
         return row._replace(earliest=earliest, latest=latest)
 
     def _report(self, row: Chunk, op: Op) -> Chunk | None:
-        """`success` or `fail`. What expired and was given to nobody else may still be reported."""
+        """`success` or `fail`. An expired claim may still be reported if no other worker has the chunk."""
         mine = row.token == op.value["token"]
         open_ = mine and row.status in (RUNNING, EXPIRED)
         if op.outcome == FAIL:

@@ -1,4 +1,4 @@
-"""Movers of history as processes: on folders so small that a few entries fill several."""
+"""Movers of history as processes, with folders so small that a few entries fill several."""
 
 import os
 import signal
@@ -19,14 +19,14 @@ FOLDER_SIZE, KEPT_FOLDERS, PORTION = 5, 2, 3
 
 
 def shrink(setattr_: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Everything small."""
+    """Set all sizes to small values."""
     setattr_(history_folders, "FOLDER_SIZE", FOLDER_SIZE)
     setattr_(history_folders, "KEPT_FOLDERS", KEPT_FOLDERS)
     setattr_(history_mover, "PORTION", PORTION)
 
 
 def joined(url: str, coordination_url: str) -> Gate:
-    """History may go as soon as its folder is closed."""
+    """A folder may be moved as soon as it is closed."""
     return headgate.connect(url, coordination_url=coordination_url, history_age="0")
 
 
@@ -36,7 +36,7 @@ def move_all(gate: Gate) -> int:
 
 
 def move_and_die(channel: Channel, url: str, coordination_url: str, step: int) -> None:
-    """Move, and die of SIGKILL at that step: half of what was to be asked together has been, nothing was written."""
+    """Move, and die of SIGKILL at that step: half of the requests of a batch have been sent, nothing was written."""
     shrink()
     with joined(url, coordination_url) as gate:
         rounds = daemon_rounds(gate, ["history"], 1.0)
@@ -65,7 +65,7 @@ def move_and_die(channel: Channel, url: str, coordination_url: str, step: int) -
 
 
 def keep_moving(channel: Channel, url: str, coordination_url: str) -> None:
-    """Round after round, until asked to stop."""
+    """Run round after round, until asked to stop."""
     shrink()
     with joined(url, coordination_url) as gate:
         moved = 0

@@ -1,4 +1,4 @@
-"""Partitions: the network breaks under recording workers, heals, and everybody must go on."""
+"""Partitions: the network of recording workers breaks and heals, and every worker must continue."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -17,29 +17,29 @@ from tests.proxy import CLIENT, TO_CLIENT, TO_SERVER, Proxy
 #: Kinds of partitions of a proxy.
 SILENT, NO_REQUESTS, NO_ANSWERS, REFUSED, HALF_OPEN = "silent", "no requests", "no answers", "refused", "half-open"
 BETWEEN_TWO = (SILENT, NO_ANSWERS, NO_REQUESTS, REFUSED, HALF_OPEN)
-#: Seconds after the network is whole again within which every caller is answered and every resource granted.
+#: Seconds after the network has healed within which every caller is answered and every resource granted.
 BACK_SECONDS = 60.0
 
 
 class Network(Protocol):
-    """What can be broken."""
+    """A network that can be broken."""
 
     kinds: Sequence[str]
 
     @property
     def hits(self) -> int:
-        """How much of what was sent the faults have hit."""
+        """The number of messages and connections that the faults have hit."""
 
     def cut(self, kind: str) -> None:
-        """Break it in that way."""
+        """Break it in this way."""
 
     def heal(self, *, reset: bool) -> None:
-        """Make it whole. With `reset`, connections that were silent end."""
+        """Heal it. With `reset`, connections that were silent are closed."""
 
 
 @dataclass(slots=True)
 class ProxyNetwork:
-    """Everything that goes through one proxy."""
+    """All traffic through one proxy."""
 
     proxy: Proxy
     kinds: Sequence[str] = BETWEEN_TWO
@@ -64,7 +64,7 @@ class ProxyNetwork:
 
 @dataclass(slots=True)
 class MemberNetwork:
-    """What goes between the members of an ensemble: the leader is cut off, or another one."""
+    """The traffic between the members of an ensemble: the leader is cut off, or another member."""
 
     ensemble: CutEnsemble
     chance: random.Random
@@ -85,10 +85,10 @@ class MemberNetwork:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much there is to be."""
+    """The size of a run."""
 
     partitions: int
-    #: How long a partition lasts, at least and at most.
+    #: The shortest and the longest duration of a partition.
     shortest: float
     longest: float
     seconds: float
@@ -96,18 +96,18 @@ class Plan:
 
 @dataclass(slots=True)
 class Breaks:
-    """What was done, and what came of it."""
+    """What was done, and the results."""
 
     made: int = 0
     #: Partitions during which messages or connections were hit.
     hit: int = 0
-    #: The longest time from healing until everybody was answered and every resource granted.
+    #: The longest time from healing until every caller was answered and every resource granted.
     slowest_return: float = 0.0
     kinds: list[str] = field(default_factory=list)
 
 
 class Partitioned(Recording):
-    """Recording workers, of which some are behind a network that breaks."""
+    """Recording workers, some of which are behind a network that breaks."""
 
     def __init__(
         self, zygote: Zygote, network: Network, urls: Sequence[tuple[str, str | None]], rules: Rules, plan: Plan,
@@ -118,7 +118,7 @@ class Partitioned(Recording):
         self.breaks = Breaks()
         self._plan = plan
         self._publish = publish
-        # Calls are answered in the time that is promised.
+        # Calls are answered within the promised time.
         settings = {"answer_within": f"{DEFAULT_OPTIONS.answer_within:g}"}
         super().__init__(zygote, urls, rules, plan.seconds, seed, settings)
         self._pulse = Pulse(zygote, control_url)
@@ -166,17 +166,17 @@ class Partitioned(Recording):
         return f"not answered: {workers}; not granted: {resources}; seed {self.seed}"
 
     def usual_call(self) -> float:
-        """The longest call of a process that no partition concerns: how slow the machine is."""
+        """The longest call of a process outside all partitions: how slow the machine is."""
         return self._pulse.finish()
 
 
 class Pulse:
-    """A process that acquires and releases on a store of its own: what it needs is the machine's doing alone."""
+    """A process that acquires and releases on another store: the time that it needs depends on the machine alone."""
 
     def __init__(self, zygote: Zygote, url: str) -> None:
         self._child: Child = zygote.spawn("tests.faults.recorder:pulse", url=url)
 
     def finish(self) -> float:
-        """The longest call that it saw."""
+        """The longest call that it measured."""
         self._child.channel.send("stop")
         return float(self._child.expect("longest")["seconds"])

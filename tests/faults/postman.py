@@ -11,15 +11,15 @@ from headgate.telemetry import event
 from tests.faults.processes import Channel
 from tests.figures import FULL
 
-#: Seconds that a file has to be unchanged, that a dead watcher's lease runs (a look at 10,000 files has to end within
-#: it), and between two looks.
+#: Seconds that a file has to be unchanged, of a dead watcher's lease (a scan of 10,000 files has to fit in), and
+#: between two scans.
 SETTLE, LEASE, EVERY = 0.6, 3.0 if FULL else 0.8, 0.1
 DATASET = "parcels"
 KEYS = {"pattern": "{x}.dat", "settle": SETTLE, "every": EVERY, "on_change": "note"}
 
 
 def watch_folder(channel: Channel, url: str, folder: str) -> None:
-    """FileWatch until asked to stop, or killed."""
+    """Watch until asked to stop, or killed."""
     watch = parse_watch(DATASET, {"folder": folder, **KEYS})
     with headgate.connect(url) as gate:
         place = FolderPlace(Path(folder), watch.depth)
@@ -30,6 +30,6 @@ def watch_folder(channel: Channel, url: str, folder: str) -> None:
                 watcher.look()
             except headgate.StoreUnavailable as error:
                 event("watch.waits", why=str(error))
-            time.sleep(EVERY)  # Its own pace, as a daemon's.
+            time.sleep(EVERY)  # At its own pace, as a daemon.
         watcher.stop()
         channel.send("done")

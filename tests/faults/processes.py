@@ -21,12 +21,12 @@ from tests.waiting import PATIENT, until
 
 Message = dict[str, Any]
 ROOT = Path(__file__).parents[2]
-#: Far longer than anything here takes, even on a machine that does other work.
+#: Far longer than anything here takes, even on a busy machine.
 PATIENCE = 60.0
 
 
 def now() -> float:
-    """Seconds on the clock of the holders' deadlines: one for all processes, and it never stands still."""
+    """Seconds on the clock of the holders' deadlines: the same for all processes, and it never stops."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -58,7 +58,7 @@ class Channel:
         return self._first()
 
     def ask(self, kind: str, **content: Any) -> Message:
-        """Send, and give the answer. The other side decides when to answer; when it is gone, so are we."""
+        """Send, and return the answer. The other side decides when to answer; if it is gone, this process exits."""
         self.send(kind, **content)
         answer = self.receive()
         if answer is None:
@@ -109,12 +109,12 @@ class Child:
             signal.pidfd_send_signal(self._exit, number)
 
     def kill(self) -> None:
-        """SIGKILL; returns when nothing of it runs any more. What it had sent before can still be read."""
+        """SIGKILL; returns when the process has ended. Messages that it had sent before can still be read."""
         self.signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> None:
-        """SIGSTOP; returns when every thread of it stands still."""
+        """SIGSTOP; returns when all of its threads are stopped."""
         self.signal(signal.SIGSTOP)
         until(lambda: not self.alive or self._stands_still(), f"process {self.pid} to stop")
 
@@ -122,7 +122,7 @@ class Child:
         self.signal(signal.SIGCONT)
 
     def wait(self, seconds: float = PATIENCE) -> None:
-        """Until it has ended."""
+        """Wait until it has ended."""
         if not select.select([self._exit], [], [], seconds)[0]:
             raise ChildFailed(f"process {self.pid} did not end within {seconds:g} s")
 
@@ -181,7 +181,7 @@ class Zygote:
         self._children.clear()
 
     def close(self) -> None:
-        """The zygote ends with its desk, and its children with it."""
+        """The zygote exits when its channel closes, and its children with it."""
         self.discard_children()
         self._desk.close()
         self._process.wait(PATIENCE)

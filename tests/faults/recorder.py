@@ -1,8 +1,7 @@
-"""A worker that records: every call with its answer (`history.py`), how long it took, and what the witness must know.
-
-It uses locks in two ways, plain (acquire, check, renew, release) and held (renewed by the product's own thread), and,
-where there is a ledger, claims chunks of the chain and reports them. A store that does not answer is a part of life:
-the same question is asked again by its request id, for as long as a lease, and stays without an answer after that.
+"""A worker that records: every call with its answer (`history.py`) and duration, and the reports for the witness. It
+uses locks in two ways, plain (acquire, check, renew, release) and held (renewed by the product's own thread), and,
+where there is a ledger, claims chunks of the chain and reports them. A store may be unavailable: the request is
+repeated with its request id, for as long as a lease, and stays without an answer after that.
 """
 
 import random
@@ -26,22 +25,22 @@ Value = dict[str, Any]
 WAITS = (0.0, 0.0, 0.0, 0.5)
 #: The longest time in a hold that is not a long one.
 INSIDE_SECONDS = 0.02
-#: How long a new connection is tried for.
+#: How long opening a connection is retried.
 CONNECT_SECONDS = 60.0
-#: Which data sets a job makes.
+#: The datasets that a job makes.
 OUTPUT_OF = {job: dataset for dataset, job in MADE_BY.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a recorder behaves."""
+    """The behaviour of a recorder."""
 
     lease: float
-    #: False: only locks (ZooKeeper keeps no ledger).
+    #: False: only locks (ZooKeeper has no ledger).
     ledger: bool = True
-    #: False: nobody holds on beyond the lease, and every hold is released: a loss is then a fault of the store.
+    #: False: every hold is released within its lease: a loss is then a fault of the store.
     careless: bool = True
-    #: The part of all holds that outlast their lease, and by how many leases at most.
+    #: The fraction of holds that outlast their lease, and by how many leases at most.
     long: float = 0.04
     leases: float = 1.8
     #: The longest pause between two rounds.
@@ -49,7 +48,7 @@ class Rules:
 
 
 class NoAnswer(Exception):
-    """The store did not answer for as long as it was asked."""
+    """The store did not answer for as long as the request was repeated."""
 
 
 def record(
@@ -70,7 +69,7 @@ class Recorder:
         self._name = name
         self._chance = chance
         self._rules = rules
-        #: How many answers to the present call were lost.
+        #: The number of lost answers to the current call.
         self._answers_lost = 0
         self._gate: Gate
 
@@ -87,7 +86,7 @@ class Recorder:
                 return
 
     def round(self, resources: list[str]) -> None:
-        """One thing from its beginning to its end, as far as the store answers."""
+        """One operation from beginning to end, as far as the store answers."""
         works: list[Callable[[], None]] = [lambda: self._plain(resources), lambda: self._held(resources)]
         works += [self._chunk] if self._rules.ledger else []
         with suppress(NoAnswer):
@@ -119,7 +118,7 @@ class Recorder:
             self._release(lock, until)
 
     def _look(self, lock: Lock, until: float) -> float:
-        """Check or renew. The deadline from then on; 0: the lock is lost."""
+        """Check or renew. Returns the new deadline; 0: the lock is lost."""
         chosen = {"token": lock.token, "lease": self._rules.lease}
         asked = now()
         if self._chance.random() < 0.5:
@@ -144,7 +143,7 @@ class Recorder:
             self._lost(lock.resource, until)
 
     def _held(self, resources: list[str]) -> None:
-        """A hold that the product renews. Its deadline, not ours, says until when it counted on it."""
+        """A hold that the product renews. Its own deadline, not ours, decides until when it relied on it."""
         resource, mode = self._chance.choice(resources), self._chance.choice(["shared", "exclusive"])
         wait, lease = self._chance.choice(WAITS), self._rules.lease
         value = {"mode": mode, "lease": lease, "wait": wait}
@@ -215,7 +214,7 @@ class Recorder:
         self._channel.send("reported", **chunk, at=now(), until=until, lost=why)
 
     def _beat(self, claim: Claim, chunk: Value) -> bool:
-        """Renew the claim. False: it is lost, or nobody knows."""
+        """Renew the claim. False: it is lost, or the outcome is unknown."""
         asked = now()
         value = _noted(claim) | {"lease": self._rules.lease}
         try:
@@ -242,7 +241,7 @@ class Recorder:
         self, f: str, key: str, value: Value, act: Callable[[], T],
         told: Callable[[T], Value] | None = None, wait: float = 0.0, *, once: bool = False,
     ) -> T | None:  # fmt: skip
-        """Ask, and record the answer. None: the answer is no. NoAnswer: there is none."""
+        """Call, and record the answer. None: the answer is no. NoAnswer: there is none."""
         self._event(INVOKE, f, key, value)
         began, self._answers_lost = now(), 0
         while True:
@@ -253,7 +252,7 @@ class Recorder:
                 self._answer(f, FAIL, key, {"why": type(error).__name__}, asked, wait)
                 return None
             except (LockLost, ClaimLost) as error:
-                # After an answer that was lost it may have been our own first try that ended it.
+                # After a lost answer our own first attempt may have ended it.
                 self._answer(f, INFO if self._answers_lost else FAIL, key, {"why": error.why}, asked, wait)
                 return None
             except StoreUnavailable:
@@ -298,7 +297,7 @@ class Recorder:
 
 
 def done(act: Callable[[], object]) -> Callable[[], bool]:
-    """The same act, which answers with yes."""
+    """The same operation, which succeeded."""
 
     def answer() -> bool:
         act()
@@ -322,7 +321,7 @@ def _noted(claim: Claim) -> Value:
 
 
 def pulse(channel: Channel, url: str) -> None:
-    """Acquire and release, where nothing is broken, until asked to stop; then say how long the longest call took."""
+    """Acquire and release, with nothing broken, until asked to stop; then report the longest call."""
     longest = 0.0
     with headgate.connect(url) as gate:
         while not channel.read_all()[0]:

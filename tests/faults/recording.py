@@ -1,4 +1,4 @@
-"""Runs that record: workers on one store, what they said, and the judgement of the witness and of the models."""
+"""Recorded runs: workers on one store, their reports, and the verdict of the witness and of the models."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,10 +24,10 @@ ON_LEDGER = ("claim", "heartbeat", "status", "success", "fail")
 
 @dataclass(slots=True)
 class RecordedWitness(ChainWitness):
-    """The witness, and the history that goes to the models."""
+    """The witness, and the history for the models."""
 
     events: list[Event] = field(default_factory=list)
-    #: How long the longest call took beyond the time that it was to wait, and which it was.
+    #: How much longer the longest call took than it was to wait, and which call it was.
     longest: float = 0.0
     longest_call: str = ""
     calls: int = 0
@@ -51,7 +51,7 @@ class RecordedWitness(ChainWitness):
             self.longest, self.longest_call = message["seconds"], f"{worker} {message['f']}"
 
     def _hear_renewed(self, worker: str, message: Message) -> None:
-        """The claim alone; locks that the worker left to expire are not renewed with it."""
+        """The claim alone; locks that the worker let expire are not renewed with it."""
         for span in self.held_by(worker):
             if span.lock_id == f"{message['job']} {message['token']}":
                 span.until = max(span.until, message["until"])
@@ -95,13 +95,13 @@ def judge(events: Sequence[Event], *, strict: bool = True) -> list[str]:
 
 
 class Recording(Arena[RecordedWitness]):
-    """Workers that record. The resources change with each generation, so that the history of each stays short."""
+    """Workers that record. Each generation uses other resources, so that the history of each stays short."""
 
     def __init__(
         self, zygote: Zygote, urls: Sequence[tuple[str, str | None]], rules: Rules, seconds: float, seed: int,
         settings: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`urls`: where each worker connects, with its API token; they are dealt in turn."""
+        """`urls`: where each worker connects, with its API token; they are assigned in turn."""
         self._urls = list(urls)
         self.rules = rules
         self._settings = settings or {}
@@ -125,7 +125,7 @@ class Recording(Arena[RecordedWitness]):
         )  # fmt: skip
 
     def listen_for(self, seconds: float) -> None:
-        """Go on for this long."""
+        """Continue for this long."""
         until = now() + seconds
         while now() < until:
             self._listen(min(0.02, max(until - now(), 0)))
@@ -136,7 +136,7 @@ class Recording(Arena[RecordedWitness]):
         return told and all(self.witness.granted.get(resource, 0.0) > moment for resource in self.resources)
 
     def assert_sound(self, found: list[str], folder: Path) -> None:
-        """Nothing is wrong; else the history is kept beside, to be looked at."""
+        """Nothing is wrong; otherwise the history is kept for inspection."""
         if found:
             history.save(self.witness.events, folder / "history.jsonl")
             pytest.fail("\n".join([f"seed {self.seed}, {folder / 'history.jsonl'}", *found]), pytrace=False)

@@ -11,7 +11,7 @@ PAGE = ROOT / "docs/how-to/replicas.md"
 
 
 def configuration(port: int, services: list[int]) -> str:
-    """As the page has it, without TLS, and with the services of the test."""
+    """The configuration of the page, without TLS, and with the services of the test."""
     (shown,) = (each.content for each in blocks_of(PAGE.read_text(encoding="utf-8")) if each.name.endswith(".cfg"))
     bound, count = re.subn(r"bind .*", f"bind 127.0.0.1:{port}", shown)
     assert count == 1
@@ -64,12 +64,12 @@ class Replicas:
         self.url = self._proxy.url
 
     def kill(self) -> None:
-        """SIGKILL one of them, each in turn, and start a new one; it is not waited for."""
+        """SIGKILL one of them, each in turn, and start a new one, without waiting for it."""
         self._killed.kill()
 
     @property
     def answers(self) -> bool:
-        """Whether the one that was killed last is back; the next kill hits the other one."""
+        """Whether the last killed one is back; the next kill hits the other one."""
         if not self._killed.answers:
             return False
         self._next = 1 - self._next

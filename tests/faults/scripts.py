@@ -1,4 +1,4 @@
-"""What single processes do in the fault tests; each reports to the test over its channel."""
+"""The parts of single processes in the fault tests; each reports to the test over its channel."""
 
 import time
 from typing import Any
@@ -12,7 +12,7 @@ from tests.faults.processes import Channel, Message
 
 
 def hold_and_learn(channel: Channel, url: str, resource: str, lease: float) -> None:
-    """Hold a lock; report its loss without asking; then try everything with it that a holder may."""
+    """Hold a lock; report its loss without querying the store; then try every operation of a holder with it."""
     with headgate.connect(url) as gate:
         told: list[float] = []
         try:
@@ -33,7 +33,7 @@ def hold_and_learn(channel: Channel, url: str, resource: str, lease: float) -> N
 
 
 def late_acts(gate: Gate, hold: LockHold) -> dict[str, str]:
-    """What each act of a holder gives: the name of its error."""
+    """The result of each operation: the name of its error."""
     acts: dict[str, Any] = {
         "check": gate.locks.check, "renew": gate.locks.renew, "release": gate.locks.release,
         "upgrade": gate.locks.upgrade, "downgrade": gate.locks.downgrade, "own check": lambda each: each.check(),
@@ -50,7 +50,7 @@ def late_acts(gate: Gate, hold: LockHold) -> dict[str, str]:
 
 
 def use_first(channel: Channel, url: str, name: str, rounds: int) -> None:
-    """At a sign from the test: connect, then read and write a resource that nobody has used before."""
+    """On a signal from the test: connect, then read and write a resource that was never used before."""
     for _ in range(rounds):
         channel.send("ready")
         order = channel.receive()
@@ -69,14 +69,14 @@ def first_use(url: str, name: str, resource: str) -> Message:
 
 
 def take_over(channel: Channel, url: str) -> None:
-    """At a sign from the test: migrate."""
+    """On a signal from the test: migrate."""
     channel.send("ready")
     channel.receive()
     channel.send("migrated", lines=migrate(url).lines)
 
 
 def obey(channel: Channel, url: str, **settings: str) -> None:
-    """Do to a store what the test says, one act after another, and return what came of it."""
+    """Run the operations that the test sends on a store, and return their results."""
     gate = headgate.connect(url, **settings)
     channel.send("ready")
     while order := channel.receive(600):
@@ -88,7 +88,7 @@ def obey(channel: Channel, url: str, **settings: str) -> None:
 
 
 def act(gate: Gate, order: Message) -> Message:
-    """One act; what came of it."""
+    """One operation; returns its result."""
     locks = gate.locks
     match order["kind"]:
         case "acquire" | "acquire all":
@@ -108,7 +108,7 @@ def act(gate: Gate, order: Message) -> Message:
 
 
 def act_on_ledger(ledger: Ledger, order: Message) -> Message:
-    """The order is the name of a method, and what it is called with."""
+    """The message is the name of a method with its arguments."""
     getattr(ledger, order["kind"])(**{name: value for name, value in order.items() if name != "kind"})
     return {}
 

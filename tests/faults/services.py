@@ -1,4 +1,4 @@
-"""`headgate up` as a process that a test may kill and start again on the same port."""
+"""`headgate up` as a process that a test can kill and start again on the same port."""
 
 import os
 import random
@@ -14,16 +14,17 @@ from tests.announced import announced
 from tests.faults.processes import ChildFailed
 from tests.waiting import PATIENT, until
 
-#: The longest that a start may take on a machine that does much else.
+#: The longest time to start on a busy machine.
 START_SECONDS = 120.0
 
 
 class Service:
-    """A service on a store, at a port of its own."""
+    """A service on a store, on its own port."""
 
     def __init__(self, folder: Path, store_url: str, token: str = "", *, settings: dict[str, str] = PATIENT) -> None:
-        """`token`: an API token that the store knows already; without it one is made. `settings`: variables
-        of its environment.
+        """`token`: an API token that the store has already; without it one is created.
+
+        `settings`: variables of its environment.
         """
         self._settings = settings
         self.port = port_that_no_client_gets()
@@ -34,7 +35,7 @@ class Service:
         self.token = token or self._new_token()
 
     def kill(self) -> None:
-        """SIGKILL, and a new one at once; it is not waited for."""
+        """SIGKILL, and start a new one at once, without waiting for it."""
         self.discard()
         self._process = self._start(subprocess.DEVNULL)
 
@@ -43,7 +44,7 @@ class Service:
         return answers(self.url)
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Wait until it answers."""
         until(lambda: self.answers, "the service to answer", START_SECONDS)
 
     def discard(self) -> None:
@@ -51,7 +52,7 @@ class Service:
         self._process.wait()
 
     def _new_token(self) -> str:
-        """Of an admin, when the service has brought the store up to date."""
+        """An admin's token, once the service has migrated the store."""
         said = announced(self._process)
         assert self._process.stdout
         self._process.stdout.close()
@@ -67,7 +68,7 @@ class Service:
 
 
 def answers(url: str) -> bool:
-    """Whether a service, or what stands before it, answers."""
+    """Whether a service, or the proxy before it, answers."""
     try:
         with urlopen(f"{url}/healthz", timeout=5) as answer:  # noqa: S310 - our own
             return bool(answer.status == 200)
@@ -76,8 +77,10 @@ def answers(url: str) -> bool:
 
 
 def port_that_no_client_gets() -> int:
-    """A free port below those that the system gives to clients: one of them, that asks for the service while it is
-    away, would be given the service's own port, and keep it from coming back.
+    """A free port below the range for clients.
+
+    A client that connects while the service is down could otherwise be assigned the service's own port, and keep it
+    from restarting.
     """
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     for port in random.sample(range(10_000, first), 100):

@@ -9,13 +9,13 @@ from tests.faults.chain_witness import ChainWitness
 from tests.faults.processes import Child, Message, Zygote, now
 from tests.faults.services import START_SECONDS
 
-#: What the resources of locks begin with.
+#: The prefix of the resources of locks.
 LOCKS = "siege:"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much there is to be."""
+    """The size of a run."""
 
     #: Answers that clients got.
     answers: int
@@ -31,14 +31,14 @@ class SiegeWitness(ChainWitness):
 
     #: By the key that it was submitted with.
     batches: dict[str, str] = field(default_factory=dict)
-    #: How often the service was not there.
+    #: How often the service was unavailable.
     aways: int = 0
     #: Locks that were granted; claims are not among them.
     locks: int = 0
 
     @property
     def answers(self) -> int:
-        """Of all that was asked; each lock was released, too."""
+        """Of all that was requested; each lock was released, too."""
         told = self.counts.refusals + self.chain.claims + self.chain.successes + len(self.batches)
         return 2 * self.locks + told
 
@@ -54,11 +54,11 @@ class SiegeWitness(ChainWitness):
 
 
 class Victim(Protocol):
-    """What is killed: one service, or one of several."""
+    """The services to kill: one, or one of several."""
 
     @property
     def url(self) -> str:
-        """Where callers ask."""
+        """The URL for callers."""
 
     @property
     def token(self) -> str:
@@ -66,21 +66,21 @@ class Victim(Protocol):
 
     @property
     def answers(self) -> bool:
-        """Whether what was killed is back."""
+        """Whether the killed service is back."""
 
     def kill(self) -> None:
-        """SIGKILL, and a new one at once."""
+        """SIGKILL, and start a new one at once."""
 
 
 class Siege(Arena[SiegeWitness]):
-    """One service, eight clients; the kills are spread over what they ask."""
+    """One service, eight clients; the kills are spread over their requests."""
 
     def __init__(self, zygote: Zygote, victim: Victim, plan: Plan, seed: int) -> None:
         self._victim = victim
         self._plan = plan
-        #: How often the service was away in vain: nobody asked meanwhile.
+        #: How often the service was down without any request.
         self.unseen = 0
-        #: How often callers were answered while the one that was killed was away.
+        #: How often callers were answered while the killed service was down.
         self.served = 0
         self._aways_before = 0
         self.seed = seed

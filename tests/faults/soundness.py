@@ -1,6 +1,5 @@
-"""Whether a store agrees with itself: its history with its locks, and on SQL its tables with each other.
-
-Each function gives sentences about what is wrong; nothing, if all is well.
+"""Whether a store is consistent: its history with its locks, and on SQL its tables with each other. Each function
+returns a sentence for each inconsistency.
 """
 
 import sqlite3
@@ -19,9 +18,9 @@ from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.dialects import dialect_for
 from tests.fresh import scheme
 
-#: How a lock ends.
+#: Events that end a lock.
 ENDS = ("release", "expire", "break")
-#: Events with a token of their own.
+#: Events with their own token.
 NEW_TOKENS = ("grant", "upgrade")
 ALL = 1_000_000
 
@@ -36,8 +35,8 @@ def check_store(gate: Gate, url: str) -> list[str]:
 
 
 def check_history(gate: Gate) -> Iterator[str]:
-    """Each grant ends exactly once or is held; each event fits to the one before; tokens grow on every resource."""
-    # What runs on a chunk is listed with the locks; it was asked for by nobody, and the ledger reports it.
+    """Each grant ends exactly once or is held; each event follows from the one before; tokens only grow."""
+    # A running claim is listed with the locks; it was not requested as a lock, and the ledger reports it.
     held = {lock.id: lock for lock in gate.locks.list() if lock.request_id}
     lives: dict[str, list[Entry]] = defaultdict(list)
     tokens: dict[str, list[Entry]] = defaultdict(list)
@@ -118,7 +117,7 @@ SUBJECTS = Statement("What events of locks happened to.", "select distinct subje
 
 
 def check_tables(url: str) -> list[str]:
-    """The tables of a SQL store against each other, as of one moment."""
+    """The tables of a SQL store compared with each other, as of one moment."""
     database = Database(dialect_for(url))
     try:
         found = database.read(disagreements)
@@ -144,7 +143,7 @@ def untrue_tokens(tx: Transaction) -> list[str]:
 
 
 def check_file(url: str) -> list[str]:
-    """SQLite's own opinion of its file."""
+    """SQLite's own check of its file."""
     with sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30) as connection:
         answer = [str(row[0]) for row in connection.execute("pragma integrity_check")]
     connection.close()

@@ -1,4 +1,4 @@
-"""A client that stops in the middle of a transaction: it holds rows, or the file, and says no more."""
+"""A client that stops in the middle of a transaction: it holds rows, or the file, and sends nothing more."""
 
 import time
 
@@ -10,7 +10,7 @@ from tests.faults.processes import Channel
 
 
 def hold_rows(channel: Channel, url: str, resource: str, job: str) -> None:
-    """Begin a transaction that takes the resource's row, and the job's datasets, and stay in it."""
+    """Begin a transaction that locks the resource's row, and the job's datasets, and stay in it."""
     gate = headgate.connect(url, answer_within="2")  # It decides after how long a server ends the transaction.
     store = gate.store
     assert isinstance(store, SqlStore)

@@ -1,4 +1,4 @@
-"""The witness of the chain sees what it is there to see."""
+"""The witness of the chain detects what it has to detect."""
 
 from typing import Self
 
@@ -29,7 +29,7 @@ class Told:
         return self
 
     def made(self, worker: str, job: str, token: int, at: float) -> Self:
-        """The whole of it, within one second."""
+        """A complete run, within one second."""
         self.claimed(worker, job, token, at, at + 5).reporting(worker, job, token, at + 0.5, at + 5)
         return self.reported(worker, job, token, at + 1, at + 5)
 
@@ -40,7 +40,7 @@ class Told:
         self.witness.hear(worker, {"kind": kind, "job": job, "dataid": "7", "token": token, **more})
 
 
-def test_a_chain_in_order_is_sound() -> None:
+def test_a_correct_chain_is_accepted() -> None:
     told = Told().made("a", "tidy", 1, 1).made("b", "enrich", 2, 3).made("a", "join", 3, 5)
     assert told.kinds() == []
     assert told.witness.chain.successes == 3
@@ -103,7 +103,7 @@ def test_kinds_of_refusal_are_distinguished() -> None:
     assert (told.witness.chain.duplicates_refused, told.witness.chain.stale_refused) == (1, 1)
 
 
-def test_the_time_until_a_dead_workers_chunk_runs_again() -> None:
+def test_the_time_until_a_dead_workers_chunk_runs_again_is_measured() -> None:
     told = Told().claimed("a", "tidy", 1, 1, 9)
     told.witness.killed("a", 2)
     told.claimed("b", "tidy", 2, 9.5, 20)

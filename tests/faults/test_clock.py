@@ -29,15 +29,15 @@ from tests.shared_servers import cannot_be_had
 R = "clock:1"
 HOUR = 3600
 LEASE = 1.0
-#: Time for the process to be scheduled and the store to answer, on a machine that does other work.
+#: Time for the process to be scheduled and the store to answer, on a busy machine.
 SLACK_SECONDS = 2.0
 
-#: From the true time: ahead, back (two hours at once), and true again.
+#: Relative to the true time: ahead, back (two hours at once), and true again.
 JUMPS = [HOUR, -HOUR, 0] if not FULL else [HOUR, -HOUR, 24 * HOUR, -24 * HOUR] * 3
 
 
 class Subject:
-    """A process with a clock of its own."""
+    """A process with its own clock."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._clock = folder / "clock"
@@ -67,7 +67,7 @@ class Subject:
         return answer
 
     def jump(self, seconds: int) -> None:
-        """Move its wall clock; what counts since boot stays. Seen to have happened."""
+        """Move its wall clock; the time since boot is unchanged. Checked to have happened."""
         self._clock.write_text(f"{seconds:+d}")
         answer = self.ask("clock")
         assert abs(answer["wall"] - time.time() - seconds) < 60
@@ -96,7 +96,7 @@ def subject(url: str, folder: Path) -> Iterator[Subject]:
 
 
 def is_refused(gate: headgate.Gate) -> bool:
-    """Whether somebody else is refused; what is granted is released."""
+    """Whether another client is refused; a grant is released."""
     try:
         lock = gate.locks.acquire("other", R, "exclusive")
     except LockRefused:
@@ -106,7 +106,7 @@ def is_refused(gate: headgate.Gate) -> bool:
 
 
 def test_jumps_of_the_holders_clock(store_url: str, tmp_path: Path, report: Report) -> None:
-    """No jump ends a live lease; a lease that is not renewed ends in its time, and not an hour later."""
+    """No jump ends a live lease; a lease that is not renewed expires in time, and not an hour later."""
     with headgate.connect(store_url) as gate, subject(store_url, tmp_path) as holder:
         renewed = time.monotonic()
         lock = holder.ask("acquire", client="jumper", resource=R, lease=LEASE)
@@ -115,7 +115,7 @@ def test_jumps_of_the_holders_clock(store_url: str, tmp_path: Path, report: Repo
             refused, until = 0, time.monotonic() + 1.2 * LEASE
             while time.monotonic() < until or not refused:
                 asked = time.monotonic()
-                # A renewal that gives an hour, or nothing, would show here.
+                # A renewal that adds an hour, or nothing, would show here.
                 seen = holder.ask("renew", id=lock["id"], token=lock["token"])
                 assert "error" in seen or 0 < seen["expires_in"] <= LEASE
                 if "error" not in seen and is_refused(gate):
@@ -123,7 +123,7 @@ def test_jumps_of_the_holders_clock(store_url: str, tmp_path: Path, report: Repo
                     renewed = asked
                     time.sleep(LEASE / 10)
                     continue
-                # A lease expires when the machine stands still for its length, and only then.
+                # A lease expires only when the machine is suspended for its length.
                 assert time.monotonic() - (renewed if "error" in seen else asked) >= LEASE, "a live lease was ended"
                 renewed = time.monotonic()
                 lock = holder.ask("acquire", client="jumper", resource=R, lease=LEASE)
@@ -137,7 +137,7 @@ def test_jumps_of_the_holders_clock(store_url: str, tmp_path: Path, report: Repo
 
 @pytest.mark.parametrize("jump", JUMPS[:2], ids=["ahead", "back"])
 def test_a_jump_of_somebody_elses_clock(store_url: str, tmp_path: Path, jump: int) -> None:
-    """Anyone who has a wrong clock ends nobody's lease, and is let in when the lease has expired."""
+    """A client with a wrong clock ends no other client's lease, and is granted when the lease has expired."""
     left = headgate.connect(store_url)
     with headgate.connect(store_url) as gate, subject(store_url, tmp_path) as other:
         with gate.locks.held("holder", R, lease=LEASE) as hold:

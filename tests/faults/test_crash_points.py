@@ -1,4 +1,4 @@
-"""Cut off between any two steps: every act happens wholly or not at all, and a repeat makes it whole.
+"""Interrupted between any two steps, every operation happens completely or not at all, and a repeat completes it.
 
 The process is killed before its n-th system call of each kind: those by which SQLite changes its files, those by which
 a client of a server sends a statement and hears the answer. And the connection to a server is cut at its n-th message,
@@ -28,21 +28,21 @@ from tests.shared_servers import Servers, cannot_be_had
 from tests.waiting import until
 
 SERVERS = ["postgresql", "mariadb", "zookeeper"]
-#: What SQLite does to its files; each kind is counted for itself.
+#: System calls with which SQLite changes its files; each kind is counted separately.
 SYSTEM_CALLS = ("openat", "pwrite64", "fdatasync", "ftruncate", "fcntl")
-#: What a client of a server does: it sends a statement (the last one is the commit), and hears the answer.
+#: System calls of a client of a server: it sends a statement (the last one is the commit), and receives the answer.
 CLIENT_CALLS = ("sendto", "recvfrom")
-#: Of some calls, every so manyth is enough for the short form; all others are cut each.
+#: Of some calls, the short form cuts only one in this many; all others are cut each.
 STRIDE = dict.fromkeys(("pwrite64", "recvfrom"), 1 if FULL else 5)
 ON_FILES = [name for name in CASES if name != "give up waiting"]
 SHORT_ON_FILES = ["acquire", "acquire all", "release", "release to a waiter"]
-#: In the short form: a claim and its report; and, where the caller lives on, what it may do twice by mistake.
+#: In the short form: a claim and its report; and, where the caller survives, operations that it may repeat by mistake.
 SHORT_ON_LEDGER, SHORT_CUT_ON_LEDGER = ["find next", "find next quickly", "success"], ["find next"]
-#: In the short form ZooKeeper, where each cut costs half a second, is asked for less.
+#: In the short form ZooKeeper, where each cut costs half a second, gets fewer cases.
 SHORT_ON_ZOOKEEPER = ["acquire", "release to a waiter"]
-#: In the short form, of an act with many messages, every so manyth is cut after the first ones.
+#: In the short form, of an operation with many messages, one in this many is cut after the first ones.
 EACH, SKIP = (60, 1) if FULL else (4, 4)
-#: How often the last answer of an act is aimed at, when no cut has met it.
+#: How often to try to cut the last answer of an operation, if no cut has hit it.
 LAST_TRIES = 20
 
 
@@ -73,7 +73,7 @@ def test_killed_at_a_system_call(name: str, file_gate: Gate, tmp_path: Path, pro
 @pytest.mark.timeout(1800 if FULL else 120)
 @pytest.mark.parametrize("name", LEDGER_CASES if FULL else SHORT_ON_LEDGER)
 def test_a_worker_killed_between_claim_and_report(name: str, sql_url: str, processes: Zygote, report: Report) -> None:
-    """Kill -9 before and after each statement, before and after the commit: all of it or none of it."""
+    """Kill -9 before and after each statement, before and after the commit: all or nothing."""
     need_strace()
     with headgate.connect(sql_url) as gate:
         kill_everywhere(LEDGER_CASES[name], gate, sql_url, processes, report)
@@ -88,13 +88,13 @@ def kill_everywhere(case: Case, gate: Gate, url: str, processes: Zygote, report:
             points, done, number = points + 1, done + happened, number + STRIDE.get(call, 1)
     assert check_store(gate, url) == []
     report(store=scheme(url), act=case.name, kills=points, had_happened=done, had_not=points - done)
-    # A fast path is one question and its answer: killed before each, and after both.
+    # A fast path is one request and its answer: killed before each, and after both.
     assert points >= (10 if scheme(url) == "sqlite" else 3), "the kills hit nothing"
     assert 0 < done < points
 
 
 def kill_at(case: Case, gate: Gate, url: str, processes: Zygote, point: tuple[str, int], after: object) -> bool | None:
-    """One kill. Whether the act had happened by then; None when it was over before."""
+    """One kill. Returns whether the operation had happened by then; None when it was over before."""
     resource = f"kill:{case.name}:{point[0]}:{point[1]}"
     ready = case.prepare(gate, resource)
     before = case.state(gate, resource)
@@ -142,7 +142,7 @@ def tracer_of(pid: int) -> int:
 
 
 def finish(case: Case, gate: Gate, order: Message, *, happened: bool) -> None:
-    """Ask once more, like a caller that does not know the outcome."""
+    """Repeat it, as a caller that does not know the outcome."""
     try:
         scripts.act(gate, order)
     except HeadgateError as error:
@@ -173,7 +173,7 @@ AWAY = pytest.mark.parametrize("stays_away", [False, True], ids=["back at once",
 @pytest.mark.timeout(1800 if FULL else 120)
 @AWAY
 def test_cut_at_a_message(server_url: str, proxy: Proxy, stays_away: bool, report: Report) -> None:
-    """The connection is cut at each message, and the server is there again at once, or not for a while."""
+    """The connection is cut at each message, and the server is available again at once, or after a while."""
     zookeeper = server_url.startswith("zookeeper")
     names = SHORT_ON_ZOOKEEPER if zookeeper and not FULL else CASES
     cut_everywhere([CASES[name] for name in names], server_url, proxy, stays_away, report)
@@ -207,7 +207,7 @@ def cut_everywhere(cases: Sequence[Case], url: str, proxy: Proxy, stays_away: bo
 
 
 class Sweep:
-    """One act, cut at each of its messages in both directions."""
+    """One operation, cut at each of its messages in both directions."""
 
     def __init__(self, case: Case, direct: Gate, cut_off: Gate, proxy: Proxy, stays_away: bool) -> None:
         self._case = case
@@ -216,7 +216,7 @@ class Sweep:
         self._proxy = proxy
         self._stays_away = stays_away
         self._tries = 0
-        #: Of the cuts: how many acts had happened, and how many of them were given up before anybody looked.
+        #: Of the cuts: how many operations had happened, and how many of them were undone before the check.
         self.points = self.happened = self.undone = 0
 
     def run(self) -> None:
@@ -255,7 +255,7 @@ class Sweep:
                 raise
 
     def _point(self, cut: Cut, after: object) -> bool:
-        """One cut; False when the act was over before it."""
+        """One cut; False when the operation was over before it."""
         self._tries += 1
         resource = f"cut:{self._case.name}:{cut.direction}:{cut.number}:{self._tries}"
         ready = self._case.prepare(self._direct, resource)
@@ -278,7 +278,7 @@ class Sweep:
         return self._proxy.fired.is_set()
 
     def _unavailable(self, act: Callable[[], object]) -> bool:
-        """True when the store was unavailable. No other error may come of it."""
+        """True when the store was unavailable. No other error may result."""
         try:
             act()
         except StoreUnavailable:
@@ -286,7 +286,7 @@ class Sweep:
         return False
 
     def _told(self, resource: str) -> int:
-        """How often the history reports it: also of a grant that was given up again."""
+        """How often the history reports it, including a grant that was released again."""
         return len(self._direct.history(resource))
 
     def _judge_and_repeat(self, order: Message, resource: str, before: object, after: object, told: int) -> None:

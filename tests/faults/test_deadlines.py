@@ -21,18 +21,18 @@ from tests.shared_servers import Servers
 from tests.waiting import until
 
 R = "stuck:resource"
-#: The setting in these tests, and what a busy machine may add before a test calls it late.
+#: The setting in these tests, and the time that a busy machine may add.
 ANSWER, MARGIN = 1.5, 4.0
 #: A server ends a silent transaction after 5 s; the goal is 10.
 SERVER_ENDS_SECONDS = 10.0 + MARGIN
 
 
 class Late(AssertionError):
-    """A call took longer than it may."""
+    """A call took longer than allowed."""
 
 
 def answered(call: Callable[[], object], wait: float = 0.0) -> object:
-    """The result of a call, or its error, which came in time."""
+    """The result of a call, or its error, returned in time."""
     began = time.monotonic()
     try:
         result = call()
@@ -67,7 +67,7 @@ def prepare(gate: Gate) -> None:
 
 
 def test_a_client_stopped_in_a_transaction_blocks_nobody_beyond_the_deadline(sql_url: str, processes: Zygote) -> None:
-    """The same through a service. A server ends the transaction; a file is free when its process goes on or dies."""
+    """The same through a service. A server ends the transaction; a file is free when its process continues or dies."""
     with connect(sql_url) as gate:
         prepare(gate)
         server = Server(Service(gate), "127.0.0.1:0")
@@ -99,7 +99,7 @@ def is_taken(gate: Gate) -> bool:
     return True
 
 
-# ---------------------------------------------------------------- cut off without a word
+# ---------------------------------------------------------------- silent connections
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])
@@ -112,14 +112,14 @@ def direct_url(request: pytest.FixtureRequest, servers: Servers) -> Iterator[str
 
 @pytest.fixture
 def proxy(direct_url: str) -> Iterator[Proxy]:
-    """A way to that store that can fall silent."""
+    """A proxied connection to that store that can fall silent."""
     proxy = Proxy(direct_url)
     yield proxy
     proxy.close()
 
 
 def test_a_lost_answer_ends_the_call_and_what_it_took_is_released(proxy: Proxy, direct_url: str) -> None:
-    """The server grants a persistent lock, and the answer never comes."""
+    """The server grants a persistent lock, and the answer never arrives."""
     with connect(proxy.url) as gate, connect(direct_url) as other:
         gate.locks.release(gate.locks.acquire("a", R, "write"))
         proxy.arm(Cut(TO_CLIENT, 1, silent=True))
@@ -148,7 +148,7 @@ def test_a_half_open_idle_connection_is_noticed_and_replaced(proxy: Proxy, monke
     with connect(proxy.url) as gate:
         gate.locks.release(gate.locks.acquire("a", R, "write"))
         proxy.silence(new_ones=False)
-        monkeypatch.setattr(pool, "IDLE_SECONDS", 0.0)  # As if it had been idle for long.
+        monkeypatch.setattr(pool, "IDLE_SECONDS", 0.0)  # As if it had been idle for a long time.
         assert answered(lambda: gate.locks.acquire("b", R, "write")) == gate.locks.list()[0]
 
 
@@ -189,7 +189,7 @@ def answers(gate: Gate) -> bool:
     return True
 
 
-def test_a_service_reports_within_three_seconds_that_its_store_is_away(proxy: Proxy) -> None:
+def test_a_service_reports_an_unavailable_store_within_three_seconds(proxy: Proxy) -> None:
     with headgate.connect(proxy.url) as gate:
         server = Server(Service(gate), "127.0.0.1:0")
         server.start()
@@ -205,7 +205,7 @@ def test_a_service_reports_within_three_seconds_that_its_store_is_away(proxy: Pr
         server.stop()
 
 
-def test_a_client_is_not_kept_by_a_service_that_fell_silent(tmp_path: Path) -> None:
+def test_a_client_is_not_blocked_by_a_service_that_fell_silent(tmp_path: Path) -> None:
     with connect(f"sqlite:///{tmp_path}/headgate.sqlite") as gate:
         server = Server(Service(gate), "127.0.0.1:0")
         server.start()

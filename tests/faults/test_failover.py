@@ -1,7 +1,6 @@
-"""A standby takes over that never saw the newest commits: no token is given twice, and no stale report is accepted.
-
-Clients are connected to one address all the time; what stands behind it changes. On PostgreSQL they are an ordinary
-user, and the standby has had no checkpoint since it was promoted.
+"""A standby that lacks the newest commits takes over: no token is granted twice, and no stale report is accepted.
+Clients use one address all the time; the server behind it changes. On PostgreSQL they are an ordinary user, and the
+standby has had no checkpoint since it was promoted.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from tests.replicas import PAIRS, Pair, PostgreSQLPair
 from tests.servers import Unavailable
 from tests.shared_servers import cannot_be_had
 
-#: Far longer than a failover takes: no lease expires by itself.
+#: Far longer than a failover takes: no lease expires.
 LEASE = 600.0
 
 OnPair = Callable[[str], tuple[Pair, Proxy]]
@@ -31,7 +30,7 @@ OnPair = Callable[[str], tuple[Pair, Proxy]]
 
 @pytest.fixture
 def on_pair() -> Iterator[OnPair]:
-    """Starts a pair of servers, with an address before it that does not change."""
+    """Starts a pair of servers, behind an address that does not change."""
     with ExitStack() as at_the_end:
 
         def start(kind: str) -> tuple[Pair, Proxy]:
@@ -65,13 +64,13 @@ def switch(pair: Pair, proxy: Proxy) -> None:
 
 
 class Given(NamedTuple):
-    """What the old primary gave."""
+    """What the old primary granted."""
 
-    #: The standby knows of these.
+    #: The standby has these.
     persistent: Lock
     leased: Lock
     old: Claim
-    #: Of these it never heard.
+    #: The standby lacks these.
     lost: list[Lock]
     work: Claim
     batch: Batch
@@ -102,7 +101,7 @@ def test_a_standby_without_the_newest_commits_takes_over(kind: str, on_pair: OnP
         gate, others = connect(at_the_end, proxy), [connect(at_the_end, proxy) for _ in range(3)]
         given = give(gate, pair)
         switch(pair, proxy)
-        # Whichever comes first: each is given a token that was never given.
+        # Whichever comes first: each gets a token that was never granted.
         racing = [in_thread(partial(each.locks.acquire, "eve", "db:lost", "shared", lease=LEASE)) for each in others]
         tokens = [future.result(60).token for future in racing]
         assert len(set(tokens)) == len(tokens)
@@ -131,7 +130,7 @@ def _refuse_stale(gate: Gate, given: Given) -> None:
 
 
 def _look_around(gate: Gate, kept: str) -> None:
-    """What ended says why; nothing was counted against a worker; what is persistent stays, with a new token."""
+    """Ended locks and claims have the reason, without a failure or crash; persistent locks stay, with a new token."""
     told = gate.history(resource="db:leased")[0]
     assert told.event == "expire"
     assert told.reason.startswith("failover:")

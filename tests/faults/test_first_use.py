@@ -1,4 +1,4 @@
-"""Eight processes use the same brand-new thing for the first time at the same moment: all are served."""
+"""Eight processes use something new for the first time at the same moment: all are served."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def start_all(processes: Zygote, url: str, rounds: int) -> list[Child]:
 
 
 def serve_all(children: list[Child], resource: str) -> None:
-    """All at once. Each reads and writes it, in one and the same store; their tokens are all that there are."""
+    """All at once. Each reads and writes it, in the same store; there are no other tokens than theirs."""
     for child in children:
         child.expect("ready")
     for child in children:

@@ -51,7 +51,7 @@ class Crowd:
 
     @contextmanager
     def gathering(self, calls: int) -> Iterator[Callable[[Work], Future[object]]]:
-        """Keep the file busy until this many calls are under way: the first leads, the others queue."""
+        """Keep the file locked until this many calls are under way: the first leads, the others queue."""
         sent: list[Future[object]] = []
 
         def send(work: Work, seconds: float = 20.0, *, slow: bool = False) -> Future[object]:

@@ -1,4 +1,4 @@
-"""Recorded histories of every store are linearizable; the checker that says so sees each of twelve planted faults."""
+"""Recorded histories of every store are linearizable, and the checker detects each of twelve planted faults."""
 
 import math
 import random
@@ -29,7 +29,7 @@ CHUNKS = 200
 
 
 class Undisturbed(Recording):
-    """Workers that nothing happens to, for some generations of resources."""
+    """Workers without faults, for some generations of resources."""
 
     def _plan_acts(self) -> Sequence[Act]:
         return [self._go_on] * GENERATIONS
@@ -52,7 +52,7 @@ class Undisturbed(Recording):
 @pytest.mark.torture
 @pytest.mark.timeout(600 if FULL else 120)
 def test_recorded_histories_are_linearizable(store_url: str, processes: Zygote, report: Report, tmp_path: Path) -> None:
-    """Eight processes; leases that run out under some of them; every answer has a moment at which it was true."""
+    """Eight processes, some with leases that expire; for every answer there is a moment at which it was true."""
     zookeeper = scheme(store_url) == "zookeeper"
     with headgate.connect(store_url) as gate:
         if not zookeeper:
@@ -86,7 +86,7 @@ def op(process: str, f: str, at: float, outcome: str = OK, key: str = "r", **val
 
 
 def sound_locks() -> list[Op]:
-    """Readers together, a writer alone, a refusal, a lease that ran out, a renewal, a late release."""
+    """Concurrent readers, a single writer, a refusal, an expired lease, a renewal, a late release."""
     return [
         op("a", "acquire", 1, mode="shared", token=1),
         op("b", "acquire", 2, mode="shared", token=2),
@@ -104,7 +104,7 @@ def sound_locks() -> list[Op]:
 
 
 def sound_chunks() -> list[Op]:
-    """A chunk that is made, read, made wrong once, lost once, and reported twice."""
+    """A chunk that is made, read, failed once, lost once, and reported twice."""
     chunk = {"key": "d1"}
     return [
         op("a", "claim", 1, job="tidy", token=1, **chunk),
@@ -141,7 +141,7 @@ def added(ops: list[Op], *more: Op) -> list[Op]:
 
 
 def double_grant(ops: list[Op]) -> list[Op]:
-    """A second writer is let in beside the first."""
+    """A second writer is granted beside the first."""
     return added(ops, op("d", "acquire", 8, mode="exclusive", token=4), op("d", "release", 8.5, token=4))
 
 
@@ -156,37 +156,37 @@ def duplicated_token(ops: list[Op]) -> list[Op]:
 
 
 def lost_release(ops: list[Op]) -> list[Op]:
-    """A release was confirmed, and the lock is still in the way, long before its lease expires."""
+    """A release was confirmed, and the lock still blocks, long before its lease expires."""
     return added(ops, op("d", "acquire", 22.5, FAIL, mode="shared"))
 
 
 def shared_beside_exclusive(ops: list[Op]) -> list[Op]:
-    """A reader is let in beside a writer."""
+    """A reader is granted beside a writer."""
     return changed(ops, 6, outcome=OK, token=4)
 
 
 def grant_against_the_order_of_refusal(ops: list[Op]) -> list[Op]:
-    """A writer is refused before anybody held the resource, and nobody queues."""
+    """A writer is refused before any grant of the resource, without waiters."""
     return added(ops, op("d", "acquire", 0.5, FAIL, mode="exclusive"))
 
 
 def renewal_after_expiry(ops: list[Op]) -> list[Op]:
-    """A lease that is over for certain is renewed, though nobody else was granted the lock."""
+    """A lease that has certainly expired is renewed, although no other client was granted the lock."""
     return [each for each in added(ops, op("c", "renew", 19, token=3)) if each.invoked < 20]
 
 
 def stale_success(ops: list[Op]) -> list[Op]:
-    """Success is accepted from a worker whose chunk was given to another."""
+    """Success is accepted from a worker whose chunk was claimed by another."""
     return changed(ops, 10, outcome=OK)
 
 
 def unready_input(ops: list[Op]) -> list[Op]:
-    """A job is given a chunk whose input is being made."""
+    """A job claims a chunk whose input is being made."""
     return added(ops, op("d", "claim", 2.5, job="enrich", token=1, key="d1"))
 
 
 def double_success(ops: list[Op]) -> list[Op]:
-    """A chunk that is READY is given out and reported again."""
+    """A chunk that is READY is claimed and reported again."""
     again = (op("d", "claim", 25, job="join", token=6, key="d1"), op("d", "success", 26, job="join", token=6, key="d1"))
     return added(ops, *again)
 
@@ -197,7 +197,7 @@ def lost_write(ops: list[Op]) -> list[Op]:
 
 
 def claim_of_a_held_chunk(ops: list[Op]) -> list[Op]:
-    """A chunk is given to a second worker while the first one's lease runs."""
+    """A chunk is claimed by a second worker during the first one's lease."""
     return changed(ops, 2, outcome=OK, token=2)
 
 
@@ -233,7 +233,7 @@ def test_twelve_faults_are_planted() -> None:
 
 
 def test_a_call_without_an_answer_may_have_happened_or_not() -> None:
-    """Whether the lost release happened decides the next answer; both answers are fine, though not together."""
+    """Whether the lost release happened decides the next answer; both answers are valid, but not together."""
     held = [op("a", "acquire", 1, mode="exclusive", token=1), replace(op("a", "release", 2, INFO, token=1), ended=9e9)]
     granted = op("b", "acquire", 3, mode="exclusive", token=2)
     refused = op("b", "acquire", 3, FAIL, mode="exclusive")
@@ -242,8 +242,8 @@ def test_a_call_without_an_answer_may_have_happened_or_not() -> None:
     assert judged([*held, granted, op("b", "release", 3.5, token=2), op("c", "acquire", 4, FAIL, mode="shared")])
 
 
-def test_calls_side_by_side_may_have_happened_in_any_order() -> None:
-    """The one that was answered last was first."""
+def test_concurrent_calls_may_have_happened_in_any_order() -> None:
+    """The call that was answered last took effect first."""
     one = replace(op("a", "acquire", 1, mode="exclusive", token=2), ended=9)
     other = replace(op("b", "acquire", 1.5, mode="exclusive", token=1), ended=2)
     assert judged([one, other, op("b", "release", 3, token=1), op("a", "release", 10, token=2)]) == []
@@ -251,7 +251,7 @@ def test_calls_side_by_side_may_have_happened_in_any_order() -> None:
 
 
 def test_a_long_random_history_is_decided_quickly() -> None:
-    """Eight clients of a true lock, a thousand calls: accepted; with one answer changed: not."""
+    """Eight clients of a correct lock, a thousand calls: accepted; with one answer changed: not."""
     ops = simulated(random.Random(7), 1000)
     assert judged(ops) == []
     place = next(n for n, each in enumerate(ops) if n > 500 and each.f == "acquire" and each.outcome == FAIL)
@@ -259,7 +259,7 @@ def test_a_long_random_history_is_decided_quickly() -> None:
 
 
 def test_many_calls_without_an_answer_are_decided_quickly() -> None:
-    """Two dozen calls whose effect nobody knows: any of them may explain a refusal, none explains an overlap."""
+    """Two dozen calls with unknown effect: any of them may explain a refusal, none explains an overlap."""
     ops: list[Op] = []
     for number in range(24):
         at = 10.0 * number
@@ -275,7 +275,7 @@ def test_many_calls_without_an_answer_are_decided_quickly() -> None:
 
 
 def simulated(chance: random.Random, count: int) -> list[Op]:
-    """Calls on one lock, carried out one by one at random moments between question and answer."""
+    """Calls on one lock, executed one by one at random moments between call and answer."""
     holders: dict[str, tuple[int, str]] = {}
     found, at, token = [], 0.0, 0
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""History moves from ZooKeeper to a database: readable at every moment, no matter who dies, and however many move."""
+"""History moves from ZooKeeper to a database: readable at any time, whichever process dies, with several movers."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ def gate(place: Place) -> Iterator[Gate]:
 
 
 def live(gate: Gate) -> tuple[str, int]:
-    """Something of everything that the history reports, in many folders. Returns a lock that was broken."""
+    """Create an entry of every kind, in many folders. Returns a lock that was broken."""
     for number in range(8):
         for resource in RESOURCES:
             lock = gate.locks.acquire(CLIENTS[number % 2], resource, "write")
@@ -71,7 +71,7 @@ def live(gate: Gate) -> tuple[str, int]:
 
 
 def pages(ask: History, **which: Any) -> list[Entry]:
-    """The whole of it, by pages of four."""
+    """All of it, in pages of four."""
     page = ask(**which, limit=4)
     found = list(page)
     while page.next is not None:
@@ -81,7 +81,7 @@ def pages(ask: History, **which: Any) -> list[Entry]:
 
 
 def everything(gate: Gate, since: datetime) -> dict[str, Sequence[Entry]]:
-    """What each filter gives."""
+    """The result of each filter."""
     ask = gate.history
     items = [batch.id for batch in gate.queue.batches()] + [job.id for job in gate.queue.jobs()]
     lock_ids = sorted({entry.lock_id for entry in ask(noun="lock", limit=ALL)})
@@ -108,7 +108,7 @@ def books(gate: Gate) -> list[HistoryFolders]:
 
 
 def in_zookeeper(gate: Gate) -> list[int]:
-    """How many entries of each are still there."""
+    """The number of entries of each that still exist."""
     return [sum(1 for folder in book.folders() for _ in book.nodes(folder, lambda *_: True)) for book in books(gate)]
 
 

@@ -17,7 +17,7 @@ def test_a_lease_starts_again_with_a_new_leader_and_then_expires(zookeeper_ensem
         zookeeper_ensemble.leader().kill()
         zookeeper_ensemble.leader()
         until(lambda: time.monotonic() > end and answers(gate), "more than a lease to pass")
-        # Nobody has asked by this leader's clock so far: its epoch begins now.
+        # No clock of this leader was used so far: its epoch begins now.
         assert gate.locks.renew(lock).token == lock.token
         until(lambda: is_lost(gate, lock), "the lease to run out")
         assert gate.locks.acquire("b", "r", "write").token > lock.token

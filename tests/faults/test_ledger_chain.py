@@ -1,5 +1,5 @@
-"""Eight processes work on a chain of three jobs, and on two that read other data ids than their own, while they are
-killed and stopped, before an independent witness.
+"""Eight processes work on a chain of three jobs, and on two that read data ids other than their own, while they are
+killed and stopped. An independent witness checks them.
 """
 
 import time
@@ -24,7 +24,7 @@ PLAN = (
     if FULL
     else Plan(chunks=50, kills=10, stops=3, seconds=100, mapped=True)
 )
-#: What is made last, and how much of it.
+#: What is made last, and how many of it.
 LAST = {"joined": PLAN.chunks, "smoothed": PLAN.chunks, "bundled": PLAN.chunks // FIVE}
 ALL_JOBS = JOBS | MAPPED_JOBS
 #: The shortest that makes sense with this load on two cores.
@@ -32,7 +32,7 @@ LEASE = 0.8
 #: Time for a worker to be scheduled and to get its answer, with eight of them, a server and possibly another test on
 #: two cores. It widens the bound on time only, never a check of safety.
 SLACK_SECONDS = 2.0
-#: Claims that the machine starved for a whole lease, though nobody stopped their worker: at most this part of all.
+#: Claims whose worker the machine starved for a whole lease, although it was not stopped: at most this fraction.
 STARVED = 0.05
 #: An entry of a chunk with a window whose neighbours came later.
 LATE = "late"
@@ -41,7 +41,7 @@ LATE = "late"
 @pytest.mark.torture
 @pytest.mark.timeout(1800 if FULL else 120)
 def test_eight_workers_on_a_chain(sql_url: str, processes: Zygote, report: Report) -> None:
-    """Every chunk READY with one accepted success, no input seen before it was READY, no error for who is well."""
+    """Every chunk is READY with one accepted success, and no input was read before it was READY."""
     seed = time.time_ns() % 2**32
     dataids = [f"{number // FIVE}.{number % FIVE}" for number in range(PLAN.chunks)]
     with headgate.connect(sql_url) as gate:
@@ -75,7 +75,7 @@ def all_made(gate: Gate) -> bool:
 
 
 def untrue_rows(gate: Gate) -> Iterator[str]:
-    """Every chunk is READY, and was read by all who read it; nothing is left to do."""
+    """Every chunk is READY, and was read by all of its readers; nothing is left to do."""
     found = Counter((row.dataset, row.job, row.kind.value, row.status) for row in gate.ledger.status())
     expected = {("raw", "external", "OUTPUT", "READY"): PLAN.chunks}
     expected |= {(dataset, job, "OUTPUT", "READY"): PLAN.chunks for dataset, job in MADE_BY.items()}
@@ -92,7 +92,7 @@ def untrue_rows(gate: Gate) -> Iterator[str]:
 
 
 def untrue_history(gate: Gate, witness: ChainWitness) -> Iterator[str]:
-    """One success a chunk, by the worker that the witness saw; every claim ended, none before its inputs succeeded."""
+    """One success for each chunk, by the recorded worker; every claim ended, none before its inputs succeeded."""
     told = list(reversed(gate.history(noun="chunk", limit=ALL)))
     lives: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in told:
@@ -109,7 +109,7 @@ def untrue_history(gate: Gate, witness: ChainWitness) -> Iterator[str]:
 
 
 def untrue_life(chunk: tuple[str, str], entries: list[Entry], witness: ChainWitness) -> Iterator[str]:
-    """Claim and end in turn, and a success at the very end: the one that the witness heard of."""
+    """Claim and end in turn, and a success at the end: the one that the witness recorded."""
     events = [entry.event for entry in entries]
     if set(events[0::2]) != {"claim"} or set(events[1:-1:2]) - {"reap", "fail", "interrupt"} or events[-1] != "success":
         yield f"{chunk}: {events}"
@@ -122,7 +122,7 @@ def untrue_life(chunk: tuple[str, str], entries: list[Entry], witness: ChainWitn
 
 
 def early_claims(chunk: tuple[str, str], lives: dict[tuple[str, str], list[Entry]]) -> Iterator[str]:
-    """By the store's own account: no claim stands before the success of one of its inputs."""
+    """By the store's own record: no claim comes before the success of one of its inputs."""
     job, dataid = chunk
     for name in JOBS.get(job, ()):
         made = lives.get((MADE_BY[name], dataid)) if name in MADE_BY else None

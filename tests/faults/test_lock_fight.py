@@ -1,4 +1,4 @@
-"""Eight processes fight for three resources while they are killed and stopped, before an independent witness."""
+"""Eight processes compete for three resources while they are killed and stopped. An independent witness checks them."""
 
 import time
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def kind(store_url: str) -> str:
 @pytest.mark.torture
 @pytest.mark.timeout(500)
 def test_eight_processes_fight(store_url: str, kind: str, processes: Zygote, report: Report) -> None:
-    """No overlap, no stale write, no error, every dead holder's lock free within two leases, the history whole."""
+    """No overlap, no stale write, no error, every dead holder's lock free within two leases, a complete history."""
     lease = LEASE
     seed = time.time_ns() % 2**32
     headgate.connect(store_url).close()  # The race for the schema is another test.
@@ -68,13 +68,13 @@ def counted(witness: Witness, toll: Toll) -> dict[str, int]:
 
 
 def assert_all_told(witness: Witness, history: Sequence[Entry]) -> None:
-    """Whatever a worker was granted is in the history, by its token."""
+    """Each grant of a worker is in the history, by its token."""
     told = {(entry.resource, entry.token): entry.lock_id for entry in history if entry.event in ("grant", "upgrade")}
     for span in witness.spans:
         assert told.get((span.resource, span.token)) == span.lock_id
 
 
-#: Holders that the machine starved for a whole lease, though nobody stopped them: at most this part of all grants.
+#: Holders that the machine starved for a whole lease, although they were not stopped: at most this fraction of grants.
 STARVED = 0.05
 
 
@@ -101,7 +101,7 @@ def freed_within(toll: Toll, history: Sequence[Entry], offset: float, ended: flo
     ends = {(entry.lock_id, entry.token): entry for entry in history if entry.event == "expire"}
     frees = []
     for dead in toll.dead_holds:
-        # No entry: it was killed after it had asked for the release or the upgrade, which was done.
+        # No entry: it was killed after it had requested the release or the upgrade, which was done.
         end = ends.get((dead.span.lock_id, dead.span.token))
         if end and (freed := end.at.timestamp() - offset) < ended:
             frees.append(freed - dead.killed)

@@ -1,4 +1,4 @@
-"""Workers that are killed at any moment: the log ends with what they had sent, in whole lines, from the first on."""
+"""Workers that are killed at any moment: the log contains what they had sent, in whole lines, from the first."""
 
 import random
 import re

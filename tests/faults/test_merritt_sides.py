@@ -25,18 +25,18 @@ from tests.shared_servers import Servers
 from tests.waiting import until
 
 JOBS = 5
-#: Where each side's processes write down the steps that they have ended.
+#: Where each side's processes record the steps that they have finished.
 SIDES = {"ours": "tests.faults.merritt_consumer:ours", "theirs": "tests.faults.merritt_consumer:theirs"}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of it."""
+    """The size of a run."""
 
-    #: While that long, there is always a batch of each side.
+    #: During this time, there is always a batch of each side.
     seconds: float
     processes: int
-    #: Processes that are killed at least, of each side in turn, and seconds between two of them.
+    #: The minimum number of killed processes, of each side in turn, and seconds between two kills.
     kills: int
     pause: float
 
@@ -120,7 +120,7 @@ def submit(gate: Gate, theirs: OtherSide) -> None:
 
 
 def twice(steps: list[str]) -> list[str]:
-    """What was ended more than once, each time with who did it."""
+    """Steps that were finished more than once, each with the sides that did so."""
     counts = Counter(" ".join(step.split()[:2]) for step in steps)
     return [step for step in steps if counts[" ".join(step.split()[:2])] > 1]
 
@@ -137,7 +137,7 @@ def mended(gate: Gate) -> int:
 
 
 def removed(gate: Gate, theirs: OtherSide, *, ours: bool) -> int:
-    """Remove the batches that are done, by one of the sides; how many. Each job of them must have completed."""
+    """Remove completed batches, by one of the sides; returns how many. All of their jobs must have completed."""
     count = 0
     for batch in gate.queue.batches("completed"):
         jobs = [job.state for job in gate.queue.jobs(batch=batch.id)]
@@ -152,7 +152,7 @@ def removed(gate: Gate, theirs: OtherSide, *, ours: bool) -> int:
 
 
 def mend(gate: Gate) -> None:
-    """What an operator does about half-written changes."""
+    """How an operator repairs partial changes."""
     try:
         for fault in gate.queue.faults():
             gate.queue.repair(fault, by="an operator")

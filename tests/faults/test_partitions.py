@@ -1,5 +1,5 @@
-"""The network breaks between clients, services, stores and members: nothing wrong is granted, every call ends, and
-when the network is whole again everybody goes on.
+"""The network breaks between clients, services, stores and members: no wrong grant is made, every call ends in time,
+and all workers continue when the network has healed.
 """
 
 import random
@@ -29,9 +29,9 @@ LEASE = 1.0
 PLAN = Plan(30, 0.5, 4.0, 1500) if FULL else Plan(2, 1.0, 1.5, 100)
 #: Members notice silence after two seconds; only then is a new leader chosen.
 MEMBER_PLAN = Plan(5, 1.0, 6.0, 300) if FULL else Plan(2, 2.5, 3.5, 100)
-#: Runs with an ensemble; one is made again only if the ensemble lost what it had confirmed.
+#: Runs with an ensemble; a run is repeated only if the ensemble lost a confirmed write.
 MEMBER_RUNS = 4
-#: Services and clients here answer in the time that is promised.
+#: Services and clients here answer within the promised time.
 PROMPT = {"HEADGATE_ANSWER_WITHIN": f"{DEFAULT_OPTIONS.answer_within:g}"}
 #: Seconds beyond `answer_within` that scheduling may add; on a busy machine more, as `usual_call` measures.
 MARGIN_SECONDS = 2.0
@@ -42,7 +42,7 @@ Urls = Sequence[tuple[str, str | None]]
 
 
 class Bench:
-    """What the tests have in common: a chain on a store, a run, and its judgement."""
+    """What the tests have in common: a chain on a store, a run, and its verdict."""
 
     def __init__(self, processes: Zygote, report: Report, folder: Path, control_url: str) -> None:
         self._processes = processes
@@ -53,8 +53,10 @@ class Bench:
     def run(
         self, network: Network, urls: Urls, store_url: str, plan: Plan = PLAN, *, strict: bool = False
     ) -> None:  # fmt: skip
-        """Partition after partition. `strict`: leases end by one clock alone; where a service that was away or a new
-        leader lets them start again, nobody outside knows when they are over for certain.
+        """One partition after another.
+
+        `strict`: leases end by one clock alone; where a service outage or a new leader lets them start again, it cannot
+        be known from outside when they have certainly ended.
         """
         ledger = not store_url.startswith("zookeeper")
         seed = time.time_ns() % 2**32
@@ -75,7 +77,9 @@ class Bench:
         self._judge(run, plan, scheme(store_url), strict=strict)
 
     def _judge(self, run: Partitioned, plan: Plan, store: str, *, strict: bool) -> None:
-        history.save(run.witness.events, self._folder / "history.jsonl")  # It is there if judging does not end, too.
+        history.save(
+            run.witness.events, self._folder / "history.jsonl"
+        )  # It is kept even if the check does not finish.
         found = run.witness.judgement(strict=strict)
         usual = run.usual_call()
         breaks = run.breaks
@@ -112,7 +116,7 @@ def fresh(servers: Servers) -> Iterator[Callable[[str], str]]:
 @pytest.mark.timeout(1600 if FULL else 120)
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", "zookeeper"])
 def test_partitions_between_client_and_store(kind: str, fresh: Callable[[str], str], bench: Bench) -> None:
-    """Half of the clients are cut off; the other half goes on, and may be granted what the first had."""
+    """Half of the clients are cut off; the other half continues, and may be granted the locks of the first."""
     url = fresh(kind)
     with Proxy(url) as proxy:
         bench.run(ProxyNetwork(proxy), [(proxy.url, None), (url, None)], url, strict=kind != "zookeeper")
@@ -137,7 +141,7 @@ def test_partitions_between_client_and_service(tmp_path: Path, bench: Bench) -> 
 def test_partitions_between_service_and_store(
     kind: str, fresh: Callable[[str], str], tmp_path: Path, bench: Bench
 ) -> None:
-    """Half of the clients ask a service that is cut off from its store; the others use the store themselves."""
+    """Half of the clients use a service that is cut off from its store; the others use the store directly."""
     url = fresh(kind)
     headgate.connect(url).close()
     with Proxy(url) as proxy:

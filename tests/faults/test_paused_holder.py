@@ -1,4 +1,4 @@
-"""A holder that is stopped for longer than its lease learns of its loss by itself, and can do nothing with it."""
+"""A holder that is stopped for longer than its lease notices its loss by itself, and its operations are refused."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode: all of a store works through it, with other clients on the same connections."""
+"""PgBouncer in transaction mode: every part of a store works through it, with other clients on the same connections."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -51,8 +51,8 @@ def in_threads(work: Callable[[int], None]) -> None:
             each.result()
 
 
-def test_locks_live_through_the_pooler(gate: Gate) -> None:
-    """Granted in one trip and the slow path, renewed, upgraded, waited for: no error of the driver shows."""
+def test_locks_work_through_the_pooler(gate: Gate) -> None:
+    """Granted in one trip and on the slow path, renewed, upgraded, waited for: no driver error occurs."""
     inside: list[int] = []
 
     def live(number: int) -> None:
@@ -74,7 +74,7 @@ def test_locks_live_through_the_pooler(gate: Gate) -> None:
     assert gate.locks.waiters() == []
 
 
-def test_chunks_and_batches_live_through_the_pooler(gate: Gate) -> None:
+def test_chunks_and_batches_work_through_the_pooler(gate: Gate) -> None:
     ledger, queue = gate.ledger, gate.queue
     ledger.define_dataset("raw")
     ledger.define_dataset("made")
@@ -110,10 +110,10 @@ def test_other_clients_of_the_pooler_keep_their_settings(gate: Gate, pooler: PgB
 
 
 @pytest.mark.parametrize("listens", [True, False], ids=["listen_url", "polls"])
-def test_waiters_hear_by_a_direct_connection_or_poll_once_a_second(
+def test_waiters_are_woken_over_a_direct_connection_or_poll_once_a_second(
     gate: Gate, pooler: PgBouncer, direct_url: str, listens: bool
 ) -> None:
-    """Each of the two processes is a gate of its own, so that the one does not wake the other by itself."""
+    """Each of the two processes has its own gate, so that neither wakes the other directly."""
     settings = {"listen_url": direct_url} if listens else {}
     lock = gate.locks.acquire("a", R, "write")
     with headgate.connect(pooler.through(direct_url), **settings) as other:

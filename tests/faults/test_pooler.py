@@ -61,7 +61,9 @@ def test_eight_processes_fight_through_a_pooler(pooled: tuple[str, str], process
     assert witness.verdict() == [], f"seed {seed}"
     assert witness.counts.grants >= FIGHT.grants
     with headgate.connect(direct) as gate:
-        await_silence(gate, LEASE)  # An expired lock that was not reaped is not listed, and its end not recorded yet.
+        await_silence(
+            gate, LEASE
+        )  # An expired lock that was not reaped is not listed, and its end is not recorded yet.
         assert check_store(gate, direct) == []
 
 

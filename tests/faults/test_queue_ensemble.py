@@ -1,4 +1,4 @@
-"""Three ZooKeeper servers whose leader is killed, and consumers that are killed, while batches go their way."""
+"""Three ZooKeeper servers whose leader is killed, and consumers that are killed, while batches are processed."""
 
 import random
 import time
@@ -20,20 +20,20 @@ from tests.waiting import until
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of it."""
+    """The size of a run."""
 
     batches: int
     jobs: int
     consumers: int
     leaders_killed: int
     consumers_killed: int
-    #: How long a consumer holds what it has taken, so that it is killed with something in its hands.
+    #: How long a consumer holds an item that it has taken, so that it is killed while it holds one.
     hold: float
     seconds: float
 
 
 PLAN = Plan(25, 20, 4, 10, 100, 0.3, 1500) if FULL else Plan(2, 10, 3, 1, 3, 0.1, 100)
-#: A pause between two kills of consumers.
+#: The pause between two kills of consumers.
 PAUSE = 0.5
 
 
@@ -100,7 +100,7 @@ def ended(gate: Gate) -> bool:
 
 
 def check(gate: Gate) -> None:
-    """By the history, each item went from state to state without a gap or a repeat, and ended once."""
+    """According to the history, each item went from state to state without a gap or a repeat, and ended once."""
     told: dict[str, list[Entry]] = defaultdict(list)
     for entry in reversed(gate.history(limit=1_000_000)):
         told[entry.job].append(entry)

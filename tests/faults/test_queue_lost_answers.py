@@ -1,4 +1,4 @@
-"""The queue on servers, its connection cut at each message: what was asked happens once, and the answer is given."""
+"""The queue on servers, its connection cut at each message: each request is carried out once, and answered."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,7 +23,7 @@ from tests.faults.conftest import FULL, Report
 from tests.proxy import TO_CLIENT, TO_SERVER, Cut, Proxy
 from tests.shared_servers import Servers
 
-#: What is prepared, and what is then done to it while the connection is cut.
+#: The preparation, and the operation during which the connection is cut.
 Prepare = Callable[[Gate], Any]
 Act = Callable[[Gate, Any], object]
 
@@ -62,7 +62,7 @@ ACTS: dict[str, tuple[Prepare, Act, int]] = {
 }  # fmt: skip
 
 
-#: In the short form every other message of a few acts is cut.
+#: In the short form every other message of a few operations is cut.
 SHORT = ("take a job", "move a job", "delete a batch")
 STRIDE = 1 if FULL else 2
 
@@ -99,7 +99,7 @@ def test_cut_at_each_message_of_each_act(server_url: str, proxy: Proxy, report: 
 
 
 def cut_once(direct: Gate, cut_off: Gate, proxy: Proxy, name: str, cut: Cut, expected: object) -> bool:
-    """One act with one cut. False when it was over before the cut."""
+    """One operation with one cut. False when it was over before the cut."""
     prepare, act, entries = ACTS[name]
     clear(direct)
     ready = prepare(direct)
@@ -120,7 +120,7 @@ def told(gate: Gate) -> int:
 
 
 def clear(gate: Gate) -> None:
-    """Nothing is left for the next act to find."""
+    """Leave nothing for the next operation to find."""
     database: Any = gate.store
     for table in ("hg_batch", "hg_ingest_job", "hg_hold"):
         database._database.write(lambda tx: tx.run(Statement("Empty it.", f"delete from {table}")))  # noqa: B023, S608

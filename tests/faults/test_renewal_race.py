@@ -12,7 +12,7 @@ LEASE = 1.0
 
 
 def test_an_upgrade_while_the_lease_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The upgrade has happened, and its answer is not there yet, when it is time to renew."""
+    """The upgrade has happened, and its answer has not arrived yet, when it is time to renew."""
     with headgate.connect(f"sqlite:///{tmp_path / 'headgate.sqlite'}") as gate:
         store = gate.locks._store
         upgrade, renew = store.upgrade, store.renew

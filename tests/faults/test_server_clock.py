@@ -1,4 +1,4 @@
-"""The clock of a database server is set while locks are held: leases count the time that has passed, and no other.
+"""The clock of a database server is set while locks are held: leases count only the time that has really passed.
 
 libfaketime moves the wall clock of a private server while it runs. A process that asked the server before notices it;
 one that never did can take a lock from a living holder, which learns of it with its next renewal.
@@ -58,7 +58,7 @@ def left(gate: Gate, lock_id: str) -> float:
 @pytest.mark.parametrize("kind", [PostgreSQL, MariaDB], ids=["postgresql", "mariadb"])
 def test_a_server_clock_that_is_set_ends_no_lease_and_prolongs_none(kind: type[PrivateServer]) -> None:
     with running(kind) as (url, set_clock), headgate.connect(url) as gate, headgate.connect(url) as other:
-        other.locks.register_client("b")  # It has asked the server before.
+        other.locks.register_client("b")  # It was connected to the server before.
         lock = gate.locks.acquire("a", R, "exclusive", lease=LEASE)
         dead = gate.locks.acquire("dead", "clock:2", "exclusive", lease=0.001)
         set_clock(HOUR)
@@ -70,7 +70,7 @@ def test_a_server_clock_that_is_set_ends_no_lease_and_prolongs_none(kind: type[P
             assert 0 < left(other, lock.id) <= LEASE
             lock = gate.locks.renew(lock)
             assert 0 < left(other, lock.id) <= LEASE
-        # What had run out stays so.
+        # Expired leases stay expired.
         assert other.locks.acquire("b", "clock:2", "exclusive").token > dead.token
 
 

@@ -1,4 +1,4 @@
-"""The store dies under load and comes back: nothing acknowledged is lost, and nothing is there that nobody has."""
+"""The store dies under load and recovers: no acknowledged change is lost, and there are no phantoms."""
 
 import random
 import selectors
@@ -20,9 +20,9 @@ from tests.servers import PrivateServer
 KILLS = 10 if FULL else 2
 POWER_CUTS = 200 if FULL else 20
 RESOURCES = [f"busy:{number}" for number in range(4)]
-#: What each worker does: take and release persistent locks; keep one; keep one with a lease.
+#: The work of each worker: acquire and release persistent locks; keep one; keep one with a lease.
 CREW = ["labour", "labour", "labour", "labour", "keep", "keep", "hold"]
-#: To be seen working again after the server answers; reconnecting may back off for a few seconds.
+#: Seconds until it has to work again after the server answers; reconnecting may back off for a few seconds.
 BACK_SECONDS = 30.0
 
 
@@ -31,7 +31,7 @@ class Ledger:
     """What the store has acknowledged, as the workers report it."""
 
     held: dict[str, int] = field(default_factory=dict)
-    #: A release that was asked for, and whose answer is not there: it may be held or not.
+    #: A release without an answer yet: the lock may be held or not.
     releasing: dict[str, int] = field(default_factory=dict)
     tokens: dict[str, list[int]] = field(default_factory=dict)
     grants: int = 0
@@ -87,7 +87,7 @@ class Crew:
                 self._hear(key.data)
 
     def see_all_work(self) -> None:
-        """Each of them gets an acknowledgement from now on."""
+        """Wait until each of them has got an acknowledgement from now on."""
         self._active.clear()
         self.listen_until(lambda: len(self._active) == len(self._children), "every worker to work")
 
@@ -166,7 +166,7 @@ def patience(seconds: float) -> Callable[[], bool]:
 
 
 def differences(gate: Gate, ledger: Ledger) -> tuple[set[object], set[object]]:
-    """Acknowledged grants that are not there with their token; and locks or waiters that nobody knows of."""
+    """Acknowledged grants that are missing, or have another token; and locks or waiters without an owner."""
     there = {(lock.id, lock.token) for lock in gate.locks.list()}
     known = set(ledger.held.items())
     return set(known - there), set(there - known) | {waiter.ticket for waiter in gate.locks.waiters()}
@@ -182,7 +182,10 @@ def assert_no_doubt_left(ledger: Ledger) -> None:
 @pytest.mark.torture
 @pytest.mark.timeout(600 if FULL else 120)
 def test_writers_of_a_file_killed_in_their_transactions(tmp_path: Path, processes: Zygote, report: Report) -> None:
-    """SQLite has no server: all its writers at once are killed. The file stays sound, with every acknowledged grant."""
+    """SQLite has no server: all its writers are killed at once.
+
+    The file stays consistent, with every acknowledged grant.
+    """
     path = tmp_path / "headgate.sqlite"
     url = f"sqlite:///{path}"
     headgate.connect(url).close()
@@ -236,14 +239,14 @@ def cut_power(processes: Zygote, path: Path, chance: random.Random, clients: lis
 
 
 def catch_a_transaction(path: Path) -> None:
-    """Until somebody is within one. Looks without a pause: a transaction takes a few milliseconds."""
+    """Wait until a writer is within one. Polls without a pause: a transaction takes a few milliseconds."""
     deadline = time.monotonic() + BACK_SECONDS
     while not has_hot_journal(path):
         assert time.monotonic() < deadline, "nobody writes"
 
 
 def has_hot_journal(path: Path) -> bool:
-    """A transaction was cut off: SQLite's journal is not empty, or its write-ahead log."""
+    """A transaction was interrupted: SQLite's journal, or its write-ahead log, is not empty."""
     return any(side.exists() and side.stat().st_size > 0 for side in (Path(f"{path}-journal"), Path(f"{path}-wal")))
 
 

@@ -1,4 +1,4 @@
-"""A service that is killed while many callers share its commits: what it answered is kept, and nothing is half done."""
+"""A service is killed while many callers share its commits: all of its answers are kept, and nothing is partly done."""
 
 import http.client
 import json
@@ -15,12 +15,12 @@ from tests.faults.services import Service
 from tests.waiting import until
 
 CALLERS = 32
-#: How often the service is killed, after how many answers each time.
+#: How often the service is killed, and after how many answers each time.
 KILLS, ANSWERS = (30, 400) if FULL else (2, 150)
 
 
 class Callers:
-    """Threads that ask for pairs of locks, until the service is killed."""
+    """Threads that request pairs of locks, until the service is killed."""
 
     def __init__(self, service: Service, round_number: int) -> None:
         self._service = service
@@ -83,7 +83,7 @@ def test_a_service_killed_amid_shared_commits_keeps_what_it_answered(tmp_path: P
             if number + 1 < KILLS:
                 service.kill()
             else:
-                service.discard()  # Nobody needs another one.
+                service.discard()  # No further attempt is needed.
             callers.join()
             commits += changes(path) - before
             granted += callers.granted
@@ -97,7 +97,7 @@ def test_a_service_killed_amid_shared_commits_keeps_what_it_answered(tmp_path: P
 
 
 def untrue(url: str, granted: list[tuple[str, int]]) -> Iterator[str]:
-    """Locks that were answered and are not held, and pairs of which one half is."""
+    """Locks that were answered and are not held, and pairs of which only one is."""
     with headgate.connect(url) as gate:
         held = {(lock.resource, lock.token) for lock in gate.locks.list()}
     yield from (f"answered, and not held: {each}" for each in granted if each not in held)

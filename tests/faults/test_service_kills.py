@@ -1,4 +1,4 @@
-"""The service is killed under eight clients: what it said was done is done, and nothing was done twice."""
+"""The service is killed under eight clients: everything it confirmed is done, and nothing was done twice."""
 
 import time
 from collections import Counter
@@ -91,7 +91,7 @@ def besiege(siege: Siege, url: str, report: Report) -> None:
 
 
 def untrue_locks(gate: Gate, witness: SiegeWitness) -> Iterator[str]:
-    """Every grant was returned to one client, once, and is kept; nothing is held any more."""
+    """Every grant was returned to one client, once, and is kept; no lock is held any more."""
     granted = Counter((each.resource, each.token) for each in whole_history(gate) if each.event == "grant")
     told = Counter((span.resource, span.token) for span in witness.spans if span.resource.startswith(LOCKS))
     yield from (f"returned, and not kept: {each}" for each in told - granted)

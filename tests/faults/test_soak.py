@@ -1,7 +1,6 @@
-"""A long run in which nothing is broken: nobody may lose a lock or a claim.
-
-Holders with short leases that outlive them many times over, workers of the chain that beat for long, clients of a
-service. A loss is counted as false unless the machine starved the holder: then its own clock says so.
+"""A long run without faults: no holder may lose a lock or a claim. There are holders that renew short leases many
+times, workers of the chain with many heartbeats, and clients of a service. A loss counts as false unless the machine
+starved the holder, as the holder's own clock shows.
 """
 
 import time
@@ -22,12 +21,12 @@ from tests.fresh import scheme
 from tests.shared_servers import Servers
 
 SECONDS = 20 * 60 if FULL else 5
-#: Short, so that thousands of renewals happen; long enough for a machine that does other work.
+#: Short, so that thousands of renewals happen; long enough for a busy machine.
 LEASE = 3.0
-#: A generation of resources and chunks lasts so long.
+#: Seconds for a generation of resources and chunks.
 GENERATION_SECONDS = 15.0 if FULL else 2.5
 CHUNKS = 200
-#: Losses by the holder's own clock, where the machine starved it: at most this part of all grants.
+#: Losses by the holder's own clock, when the machine starved it: at most this fraction of all grants.
 STARVED = 0.02
 
 

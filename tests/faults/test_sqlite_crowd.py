@@ -1,4 +1,4 @@
-"""Many processes on one SQLite file: all are served in turn, and a writer that stops is named."""
+"""Many processes on one SQLite file: all are served in turn, and a stopped writer is named."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def test_every_one_of_many_processes_is_served(mode: str, tmp_path: Path, proces
 
 
 def test_a_stopped_writer_is_named(tmp_path: Path, processes: Zygote) -> None:
-    """Also to processes that come later, and the file works again when the writer goes on or is gone."""
+    """Also to processes that come later; and the file works again when the writer continues or is gone."""
     url = f"sqlite:///{tmp_path}/headgate.sqlite"
     with headgate.connect(url, answer_within="0.5") as gate:
         gate.ledger.define_dataset("raw")
@@ -94,6 +94,6 @@ def test_a_killed_waiter_leaves_no_socket_for_long(tmp_path: Path, processes: Zy
         assert len(list(sockets.iterdir())) == 1
         os.kill(waiter.pid, signal.SIGKILL)
         waiter.wait()
-        # It was handed the lock, since it was alive a moment ago; its socket answers no more.
+        # It was handed the lock, since it was alive a moment ago; its socket no longer answers.
         gate.locks.release(lock)
         assert list(sockets.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The file of a SQLite store is deleted or replaced while it is in use: no call answers from the file that is gone."""
+"""The file of a SQLite store is deleted or replaced while it is in use: no call is answered from the old file."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ CALLS: dict[str, Call] = {
 
 
 class Opened:
-    """A store with a lock on it, and a gate of its own for each call, open before anything happens to the file."""
+    """A store with a lock on it, and a separate gate for each call, open before anything happens to the file."""
 
     def __init__(self, path: Path, mode: str, stack: ExitStack) -> None:
         self.path, self.mode = path, mode
@@ -79,7 +79,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_every_call_notices_that_the_file_is_another_one(opened: Opened, change: Change) -> None:
+def test_every_call_notices_a_replaced_file(opened: Opened, change: Change) -> None:
     change(opened.path)
     before = sorted(opened.path.parent.glob("*.sqlite"))
     for name, call in CALLS.items():
@@ -89,7 +89,7 @@ def test_every_call_notices_that_the_file_is_another_one(opened: Opened, change:
 
 
 @pytest.mark.parametrize("change", CHANGES[:-1], ids=lambda change: change.__name__)
-def test_another_store_is_refused_until_one_connects_again(opened: Opened, change: Change) -> None:
+def test_another_store_is_refused_until_the_process_connects_again(opened: Opened, change: Change) -> None:
     change(opened.path)
     gate = opened.gates["check"]
     for _ in range(3):
@@ -104,9 +104,9 @@ def test_another_store_is_refused_until_one_connects_again(opened: Opened, chang
 
 
 def test_the_same_store_restored_is_used_again(opened: Opened) -> None:
-    """As after a backup was moved into place: the first call says so, the next ones work on the new file.
+    """As after a backup was moved into place: the first call reports it, the next ones use the new file.
 
-    With a write-ahead log, which is of the old file, nothing is used again until all have closed it.
+    With a write-ahead log, which belongs to the old file, the store cannot be used until all processes have closed it.
     """
     move_a_copy_over_it(opened.path)
     gate = opened.gates["check"]
@@ -122,7 +122,7 @@ def test_the_same_store_restored_is_used_again(opened: Opened) -> None:
         assert anew.locks.list() == []
 
 
-def test_a_file_that_is_moved_away_and_back_is_the_same(opened: Opened) -> None:
+def test_a_file_that_is_moved_away_and_back_is_used_again(opened: Opened) -> None:
     away = opened.path.with_suffix(".away")
     opened.path.rename(away)
     with pytest.raises(StoreUnavailable, match="deleted or moved"):

@@ -1,4 +1,4 @@
-"""Connections that stay open and silent, and clients that stand still inside a transaction: every call ends in time.
+"""Connections that stay open and silent, and clients that are stopped inside a transaction: every call ends in time.
 
 A call that does not wait returns within `answer_within`, whatever happened to the network, to the server, or to
 another client of the same resource.
@@ -28,7 +28,7 @@ from tests.servers import PrivateServer
 from tests.shared_servers import Servers
 from tests.waiting import until
 
-#: What scheduling may add on a machine that does much else; far less than any timeout of TCP or of a driver.
+#: The time that scheduling may add on a busy machine; far less than any timeout of TCP or of a driver.
 MARGIN_SECONDS = 8.0
 ANSWER_WITHIN = f"{DEFAULT_OPTIONS.answer_within:g}"
 ALLOWED = DEFAULT_OPTIONS.answer_within + MARGIN_SECONDS
@@ -36,20 +36,20 @@ ALLOWED = DEFAULT_OPTIONS.answer_within + MARGIN_SECONDS
 
 @pytest.fixture(autouse=True)
 def _prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls here are answered in the time that is promised."""
+    """Calls here are answered within the promised time."""
     monkeypatch.setenv("HEADGATE_ANSWER_WITHIN", ANSWER_WITHIN)
 
 
-#: A client that stands still inside a transaction is thrown out by then, and its resource is free for others.
+#: A client that is stopped inside a transaction is disconnected by then, and its resource is free for others.
 FREE_SECONDS = 30.0
 SERVERS = ["postgresql", "mariadb", "zookeeper"]
 pytestmark = pytest.mark.timeout(1800 if FULL else 120)
 
-#: Acts that take the slow path: several statements in one transaction, with rows locked between them.
+#: Operations on the slow path: several statements in one transaction, with rows locked between them.
 CAREFUL = ["acquire all", "upgrade", "release to a waiter"] if FULL else ["acquire all"]
-#: In the short form every so manyth message of an act.
+#: In the short form one in this many messages of an operation.
 STRIDE = 1 if FULL else 8
-#: In the short form, questions with long answers are asked only under these faults.
+#: In the short form, queries with long answers are sent only under these faults.
 ASKED_IN_SHORT = ["silent", "open ones silent"]
 
 
@@ -73,7 +73,7 @@ class Timed:
     unavailable: int = 0
 
     def call(self, act: Callable[[], object]) -> bool:
-        """Whether the store answered, yes or no; it, or the error, must come in time."""
+        """Whether the store answered, yes or no; the answer, or the error, must arrive in time."""
         began = time.monotonic()
         answered = in_thread(lambda: self._attempt(act))
         until(answered.done, "the call to return", ALLOWED + 110)
@@ -102,14 +102,14 @@ def attempt(gate: Gate, resource: str, client: str = "other") -> Callable[[], ob
 
 
 def questions(gate: Gate) -> list[Callable[[], object]]:
-    """What has time for a long answer, but not for a connection on which none comes."""
+    """Calls with time for a long answer, but not for a connection without any answer."""
     about_chunks = [lambda: gate.ledger.status("raw"), lambda: gate.ledger.status("raw", dataid="1")]
     return [gate.locks.list, *(about_chunks if gate.keeps_ledger else [])]
 
 
 @pytest.mark.torture
 def test_a_call_ends_when_nothing_passes(server_url: str, proxy: Proxy, report: Report) -> None:
-    """Silence both ways, in one direction, on open connections alone, half-open; and all is well after it."""
+    """Silence both ways, in one direction, on open connections only, half-open; and recovery afterwards."""
     faults: dict[str, Callable[[], None]] = {
         "silent": proxy.hold,
         "no answers": lambda: proxy.hold(TO_CLIENT),
@@ -156,11 +156,11 @@ def test_a_call_ends_when_its_connection_is_silent_from_some_message_on(
 
 
 def silent_at(name: str, cut: Cut, gates: tuple[Gate, Gate], proxy: Proxy, timed: Timed) -> bool:
-    """One cut; False: the act was over before it."""
+    """One cut; False: the operation was over before it."""
     direct, cut_off = gates
     resource = f"silent:{name}:{cut.direction}:{cut.number}"
     ready = CASES[name].prepare(direct, resource)
-    # A connection that was silent before is given up first; then an open one has the messages that are counted.
+    # A connection that was silent before is closed first; then an open one has the messages that are counted.
     until(lambda: timed.call(lambda: cut_off.history(limit=1)), "a connection", FREE_SECONDS)
     proxy.arm(cut)
     mine: Future[bool] = in_thread(lambda: timed.call(lambda: scripts.act(cut_off, ready.order)))
@@ -176,11 +176,11 @@ def silent_at(name: str, cut: Cut, gates: tuple[Gate, Gate], proxy: Proxy, timed
 
 
 def freed(timed: Timed, others: Callable[[], object], resource: str) -> None:
-    """Whatever happened to it, the resource answers again: granted, or refused since it is held."""
+    """Afterwards the resource answers again: granted, or refused since it is held."""
     until(lambda: timed.call(others), f"{resource} to be usable", FREE_SECONDS)
 
 
-# ------------------------------------------------------------------ clients that stand still
+# ------------------------------------------------------------------ stopped clients
 
 
 @pytest.mark.torture
@@ -188,7 +188,7 @@ def freed(timed: Timed, others: Callable[[], object], resource: str) -> None:
 def test_a_client_that_stands_still_inside_a_transaction_keeps_nobody_waiting(
     server_url: str, proxy: Proxy, processes: Zygote, report: Report
 ) -> None:
-    """SIGSTOP after each statement: others are answered in time, and served soon, though it never wakes up."""
+    """SIGSTOP after each statement: others are answered in time, and served soon, although it never continues."""
     timed, stops = Timed(), 0
     with headgate.connect(server_url) as direct:
         number = 1
@@ -253,7 +253,7 @@ def test_a_writer_of_a_file_that_stands_still_keeps_nobody_waiting(
     )  # fmt: skip
 
 
-# ------------------------------------------------------------------ servers that stand still
+# ------------------------------------------------------------------ stopped servers
 
 
 @pytest.mark.torture

@@ -1,4 +1,4 @@
-"""Years of days on a clock that is moved, while timekeepers are killed: late to the minute, one incident each."""
+"""Years of days on a moved clock, with killed timekeepers: late to the minute, with one incident each."""
 
 import calendar
 import random
@@ -20,19 +20,19 @@ from tests.figures import FULL
 from tests.waiting import until
 
 pytestmark = pytest.mark.torture
-#: The time that is left out, and shown twice, when clocks are changed in Berlin.
+#: The local time that is skipped, and shown twice, when clocks change in Berlin.
 AT, GRACE = timedelta(hours=2, minutes=30), timedelta(minutes=45)
 EXPECT = {"every": "day", "at": "02:30", "zone": "Europe/Berlin", "grace": "45m"}
-#: The first day, a fortnight before clocks are changed, and how many days there are.
+#: The first day, a fortnight before a clock change, and the number of days.
 SPANS = [(date(2026, 3, 15), 1000)] if FULL else [(date(2026, 3, 15), 30), (date(2026, 10, 12), 30)]
-#: On each of so many days a timekeeper is killed; on each of so many all of them, until the day is late.
+#: One day in this many a timekeeper is killed; one day in this many all of them, until the day is late.
 KILL_EVERY, AWAY_EVERY = 5, 11
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 READ_LEASE = Statement("The turn.", "select lease_until from hg_turn where lease_until > {now}")
 
 
 def due_on(day: date) -> datetime:
-    """When a day is late, by the rules of the European Union and not by a library."""
+    """When a day is late, computed from the rules of the European Union and without a library."""
 
     def change(month: int) -> date:
         last = calendar.monthrange(day.year, month)[1]
@@ -41,7 +41,7 @@ def due_on(day: date) -> datetime:
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
     if day == change(3):
         return midnight + HOUR + GRACE  # Clocks go from 2 to 3 at one o'clock UTC.
-    summer = change(3) < day <= change(10)  # In October half past two is first shown in summer time.
+    summer = change(3) < day <= change(10)  # In October half past two is shown in summer time first.
     return midnight + AT - (2 if summer else 1) * HOUR + GRACE
 
 
@@ -66,19 +66,19 @@ class Night:
         return child
 
     def start(self) -> None:
-        """Have two timekeepers."""
+        """Start two timekeepers."""
         while len(self.keepers) < 2:
             self._started += 1
             self.keepers.append(self._spawn(keep_time.__name__, worker=f"keeper {self._started}"))
 
     def kill(self, count: int) -> None:
-        """Some of them die; which one judges is not known."""
+        """Kill some of them; which one judges is unknown."""
         for _ in range(count):
             self.keepers.pop(random.randrange(len(self.keepers))).kill()
             self.kills += 1
 
     def set(self, moment: datetime) -> None:
-        """Their clock stands still at a moment."""
+        """Stop their clock at a moment."""
         written = self._clock.with_suffix(".new")
         written.write_text(f"{moment:%Y-%m-%d %H:%M:%S}")
         written.replace(self._clock)
@@ -101,7 +101,7 @@ def next_day(gate: Gate) -> str | None:
 
 
 def see_two_rounds(gate: Gate) -> None:
-    """The judge has looked twice since; only a living one's lease grows."""
+    """The judge has finished two rounds since; only a living one's lease is renewed."""
     last, seen = 0, 0
 
     def grown() -> bool:
@@ -115,11 +115,11 @@ def see_two_rounds(gate: Gate) -> None:
 
 
 class Days:
-    """Days that go by, one after another."""
+    """Days that pass, one after another."""
 
     def __init__(self, gate: Gate, night: Night) -> None:
         self._gate, self._night = gate, night
-        #: Published after their time; the same while nobody judged; late and not published yet.
+        #: Published after their time; the same while no timekeeper ran; late and not published yet.
         self.late, self.missed, self.outstanding = set[date](), set[date](), list[date]()
 
     def pass_by(self, number: int, day: date) -> None:

@@ -1,4 +1,4 @@
-"""Wake-ups between processes: they arrive without polling, and none is lost for long, whatever is killed or stopped."""
+"""Wake-ups between processes arrive without polling, and none is lost for long when processes are killed or stopped."""
 
 import itertools
 import threading
@@ -18,15 +18,15 @@ from tests.waiting import until
 R = "line:1"
 #: A dead waiter that is handed the lock keeps it for this long.
 LEASE = 2.0
-#: By then a waiter looks although it was not woken; on ZooKeeper a dead waiter's session has ended.
+#: By then a waiter polls even if it was not woken; on ZooKeeper a dead waiter's session has ended.
 SECOND_LINE = 1.0
-#: What a busy machine may need on top. A wake-up that is lost does not come for a thousand seconds.
+#: The time that a busy machine may add. A lost wake-up would take a thousand seconds.
 SLACK_SECONDS = 15.0
 ROUNDS = 10 if FULL else 1
 
 
 class Line:
-    """Processes that queue for the lock, one behind the other."""
+    """Processes that queue for the lock."""
 
     def __init__(self, processes: Zygote, gate: headgate.Gate, url: str) -> None:
         self._processes = processes
@@ -35,7 +35,7 @@ class Line:
         self._numbers = itertools.count(1)
 
     def join(self, **how: Any) -> Child:
-        """One more, that stands in the queue now."""
+        """Add one more, and wait until it is in the queue."""
         client = f"process-{next(self._numbers)}"
         child = self._processes.spawn(
             "tests.faults.in_line:wait_in_line", url=self._url, resource=R, client=client, lease=LEASE, **how
@@ -46,7 +46,7 @@ class Line:
 
 
 def test_each_release_wakes_the_next_process(store_url: str, processes: Zygote, report: Report) -> None:
-    """Those behind the first never look unless they are woken."""
+    """The waiters behind the first poll only when they are woken."""
     with headgate.connect(store_url) as gate:
         line = Line(processes, gate, store_url)
         lock = gate.locks.acquire("first", R, "exclusive", lease=600)
@@ -63,7 +63,7 @@ def test_each_release_wakes_the_next_process(store_url: str, processes: Zygote, 
 
 @pytest.mark.parametrize("breaks", ["SIGKILL", "SIGSTOP"])
 def test_no_wake_up_is_lost(breaks: str, store_url: str, processes: Zygote, report: Report) -> None:
-    """A releaser breaks between its commit and the wake-up; then one is woken that broke while it waited."""
+    """A releaser crashes between its commit and the wake-up; then a waiter is woken that crashed while it waited."""
     times = [_pass_on(breaks, store_url, processes) for _ in range(ROUNDS)]
     report(
         store=scheme(store_url), faults=2 * ROUNDS, hit=2 * ROUNDS, violations=0,
@@ -73,7 +73,7 @@ def test_no_wake_up_is_lost(breaks: str, store_url: str, processes: Zygote, repo
 
 
 def _pass_on(breaks: str, url: str, processes: Zygote) -> tuple[float, float]:
-    """The seconds until the next had the lock: behind a releaser that was not heard, and behind a broken waiter."""
+    """The seconds until the next waiter had the lock: behind a silent releaser, and behind a crashed waiter."""
     with headgate.connect(url) as gate:
         line = Line(processes, gate, url)
         lock = gate.locks.acquire("first", R, "exclusive", lease=600)
@@ -95,7 +95,7 @@ def _pass_on(breaks: str, url: str, processes: Zygote) -> tuple[float, float]:
 
 @pytest.mark.parametrize("breaks", ["SIGKILL", "SIGSTOP"])
 def test_no_news_is_lost_for_long(breaks: str, sql_url: str, processes: Zygote, report: Report) -> None:
-    """A process that listens breaks; then one that publishes, between its commit and the news of it."""
+    """A listening process crashes; then one that publishes, between its commit and its news."""
     with headgate.connect(sql_url) as gate:
         gate.ledger.define({"raw": {}, "tidy": {}}, {"clean": {"inputs": ["raw"], "outputs": ["tidy"]}})
         listener = processes.spawn("tests.faults.in_line:wait_for_chunk", url=sql_url, job="clean")
@@ -121,7 +121,7 @@ def test_no_news_is_lost_for_long(breaks: str, sql_url: str, processes: Zygote, 
 
 
 def test_waiters_poll_behind_a_pooler_of_mariadb(servers: Servers) -> None:
-    """A pooler answers from whichever connection is free: a named lock there would belong to no client."""
+    """A pooler uses any free connection: a named lock there would belong to no client."""
     asked = threading.Event()
 
     def alter(sent: bytes) -> bytes:

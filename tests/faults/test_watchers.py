@@ -1,4 +1,4 @@
-"""Files arrive half-written, renamed and again, while watchers are killed: each is published once, and never early."""
+"""Files arrive half-written, renamed or again, while watchers are killed: each is published once, and never early."""
 
 import os
 import random
@@ -23,9 +23,9 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.torture
 FILES, KILLS = (10_000, 200) if FULL else (120, 8)
-#: Files that grow at the same time, and seconds within which a watcher that lives looks at them.
+#: Files that grow at the same time, and seconds within which a running watcher scans them.
 WAVE, LOOKED_WITHIN = 5, SETTLE / 3
-#: A file that stood still for longer by the test's own fault may have counted.
+#: A file that was unchanged for longer through the test's own fault may have counted.
 TOO_SLOW = SETTLE / 2
 PATIENCE = 600.0 if FULL else 60.0
 WORK = f"{watch_folder.__module__}:{watch_folder.__name__}"
@@ -43,7 +43,7 @@ class Office:
         return self._processes.spawn(WORK, **self._arguments)
 
     def kill(self) -> None:
-        """One of them dies and is replaced; which one works is not known."""
+        """Kill and replace one of them; which one works is unknown."""
         victim = self.watchers.pop(random.randrange(2))
         victim.signal(signal.SIGKILL)
         victim.wait()
@@ -57,7 +57,7 @@ def url(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> Ite
 
 
 def grow(gate: Gate, folder: Path, names: list[str], office: Office) -> set[str]:
-    """Write files in two halves, between which a watcher looks. Returns those that stood still for too long."""
+    """Write files in two halves, with a scan in between. Returns those that were unchanged for too long."""
     slow = set[str]()
     waves = [names[start : start + WAVE] for start in range(0, len(names), WAVE)]
     for number, wave in enumerate(waves):
@@ -82,7 +82,7 @@ def _sees(gate: Gate, count: int) -> bool:
 
 
 def rename(folder: Path, names: list[str], text: bytes, office: Office) -> None:
-    """Write each file under a temporary name, half by half, and rename it into place."""
+    """Write each file under a temporary name, in two halves, and rename it into place."""
     kill_every = max(len(names) * 4 // KILLS, 1)
     for number, name in enumerate(names):
         written = folder / f"{name}.part"
@@ -135,7 +135,7 @@ def test_each_file_is_published_once_and_never_early(
 
 
 def _look_again(gate: Gate, folder: Path) -> None:
-    """What was there before has been looked at twice more when a file that comes now is published."""
+    """A file that existed before has been scanned twice more when a new file is published."""
     (folder / "last.dat").write_bytes(b"the end")
     os.sync()
     until(lambda: any(each.mark.name == "last.dat" for each in gate.watches.counted(DATASET)), "the last", PATIENCE)

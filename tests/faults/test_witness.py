@@ -1,6 +1,5 @@
-"""The witness can fail: each kind of wrong that it looks for is planted, and seen.
-
-First in logs made by hand, then with real processes that have a real bug.
+"""The witness detects each kind of violation: each one is planted, first in logs written by hand, then by real
+processes with a real bug.
 """
 
 from dataclasses import asdict
@@ -17,7 +16,7 @@ LEASE = 0.6
 
 
 class Told:
-    """A log made by hand: seconds stand for themselves."""
+    """A log written by hand, with times in seconds."""
 
     def __init__(self, *, fenced: bool = True) -> None:
         self.witness = Witness(fenced)
@@ -73,7 +72,7 @@ def test_a_killed_holder_is_not_live() -> None:
 
 
 def test_a_renewal_that_is_recorded_later_counts() -> None:
-    """When b entered nothing spoke against it; then a said that it had renewed."""
+    """When b entered nothing contradicted it; then a reported that it had renewed."""
     told = Told().enter("a", "exclusive", 1, 1, 2).enter("b", "exclusive", 2, 2.1, 6)
     assert told.leave("a", 4, 5).kinds() == ["overlap"]
 
@@ -118,21 +117,21 @@ def test_a_holder_that_the_machine_starved_is_counted() -> None:
 
 
 def test_a_new_holder_with_an_older_token_is_detected_by_the_writes_it_allows() -> None:
-    """The register turns the true holder away and lets the stale one write: seen without trusting the register."""
+    """The register refuses the true holder and accepts the stale one: detected without trusting the register."""
     told = Told().enter("a", "exclusive", 9, 1, 2).enter("b", "exclusive", 4, 3, 6, asked=0.5)
     assert told.write("a", 9, 2)
     assert told.kinds() == ["stale write accepted"]
 
 
 def test_a_client_that_never_held_the_lock_makes_no_token_stale() -> None:
-    """It was stopped while it asked, and its deadline had passed when the answer was there."""
+    """It was stopped during its request, and its deadline had passed when the answer arrived."""
     told = Told().enter("b", "exclusive", 2, 3, 6).enter("a", "exclusive", 1, 4, 2)
     assert told.write("b", 2, 6)
     assert "stale write accepted" not in told.kinds()
 
 
 def test_a_holder_that_enters_too_late_makes_no_token_stale() -> None:
-    """a was granted first and stopped before it could say so; b has long been let in, and writes on."""
+    """a was granted first and stopped before it could report it; b was granted long ago, and keeps writing."""
     told = Told().enter("b", "exclusive", 2, 3, 6).enter("a", "exclusive", 1, 1, 2)
     assert told.write("b", 2, 6)
     assert told.kinds() == []
@@ -156,7 +155,7 @@ def test_the_loss_of_a_stopped_holder_is_explained() -> None:
 def test_a_planted_bug_is_detected(
     processes: Zygote, tmp_path: Path, fenced: bool, ignores_lease: bool, expected: set[str]
 ) -> None:
-    """A writer is stopped past its lease, another one takes over, the first wakes up and writes without looking."""
+    """A writer is stopped past its lease, another one takes over, the first continues and writes without checking."""
     witness = Witness(fenced)
     stage = Stage(processes, f"sqlite:///{tmp_path / 'canary.sqlite'}", witness, Rules(LEASE, 0.0, ignores_lease))
     first = stage.start("first")
@@ -188,7 +187,7 @@ class Stage:
         )  # fmt: skip
 
     def hear(self, name: str, child: Child, until: str) -> Message:
-        """Pass on what the child says up to a message of that kind; gives the answer to it."""
+        """Forward messages of the child up to one of that kind; returns the answer to it."""
         while message := child.channel.receive():
             answer = self._witness.hear(name, message)
             if answer is not None:

@@ -1,8 +1,8 @@
 """Two resident `headgate work` are killed, stopped and interrupted: each chunk is made once, and no attempt is lost to
 a signal that can be caught.
 
-The witness is a file to which each command appends a line when it starts and when it ends, with its token: it knows
-nothing of the store. What the store says of each chunk is compared with it.
+The witness is a file to which each command appends a line when it starts and when it ends, with its token: it is
+independent of the store. The store's record of each chunk is compared with it.
 """
 
 import os
@@ -27,7 +27,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.torture, pytest.mark.timeout(1800 if FULL else 120)]
 CHUNKS, ACTS, WORKERS = (1000, 100, 2) if FULL else (48, 8, 2)
-#: Short, so that what was killed is soon made again; a command ends long before.
+#: Short, so that killed chunks are soon made again; a command ends long before.
 LEASE, GRACE = 2.0, 0.5
 PATIENCE = 1500.0 if FULL else 100.0
 PIPELINE = """
@@ -49,11 +49,11 @@ CATCHABLE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Resident:
-    """The worker, in a process group of its own, which is started again when it ends."""
+    """The worker, in its own process group, restarted when it ends."""
 
     def __init__(self, command: Headgate, name: str, seed: int) -> None:
         self._command = command
-        #: By which its claims are known.
+        #: The prefix by which its claims are recognised.
         self.name = name
         self._chance = random.Random(seed)
         self.acts: Counter[str] = Counter()
@@ -68,7 +68,7 @@ class Resident:
         )  # fmt: skip
 
     def disturb(self) -> None:
-        """One act; which one is chance, but each kind is as frequent."""
+        """One act, chosen at random with equal frequency."""
         kinds = (self._interrupt, self._kill, self._kill_all, self._stop)
         act = kinds[sum(self.acts.values()) % len(kinds)]
         act()
@@ -80,32 +80,32 @@ class Resident:
         return self._process.wait(PATIENCE)
 
     def discard(self) -> None:
-        """Whatever is left of it."""
+        """Kill whatever is left of it."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def _interrupt(self) -> None:
-        """It ends by itself, in the time that it promises; one that has only just started, at once."""
+        """It exits on its own, within its promised time; one that has only just started, at once."""
         number = self._chance.choice(CATCHABLE)
         self._process.send_signal(number)
         assert self._process.wait(60) in (128 + number, -number)
         self._process = self._start()
 
     def _kill(self) -> None:
-        """The parent alone: what runs goes on, beside the next one."""
+        """Kill the parent only: its children continue, beside the next one."""
         self._process.kill()
         self._process.wait()
         self._process = self._start()
 
     def _kill_all(self) -> None:
-        """With all of its children."""
+        """Kill it with all of its children."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = self._start()
 
     def _stop(self) -> None:
-        """All of it stands still, for longer than a lease every other time."""
+        """Stop all of it, every other time for longer than a lease."""
         os.killpg(self._process.pid, signal.SIGSTOP)
         time.sleep(LEASE * self._chance.choice((0.3, 1.5)))
         os.killpg(self._process.pid, signal.SIGCONT)
@@ -188,7 +188,7 @@ def untrue(gate: Gate, told: dict[str, Counter[str]]) -> Iterator[str]:
 
 
 def unwitnessed(gate: Gate, lines: Sequence[str]) -> Iterator[str]:
-    """The run that counts came to its end, and nobody else ran on the chunk meanwhile or later."""
+    """The run that counts finished, and no other process worked on the chunk meanwhile or later."""
     runs: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for line in lines:
         word, dataid, token = line.split()

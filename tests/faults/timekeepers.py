@@ -12,7 +12,7 @@ from headgate.daemons.timekeeper import Timekeeper
 from headgate.telemetry import event
 from tests.faults.processes import Channel
 
-#: Seconds that a dead timekeeper's lease runs, and between two rounds.
+#: Seconds of a dead timekeeper's lease, and between two rounds.
 LEASE, EVERY = 0.4, 0.01
 DATASET = "raw"
 

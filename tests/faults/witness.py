@@ -1,9 +1,9 @@
-"""An independent witness outside the store: who said that it holds what, from when to when, and what was written.
+"""An independent witness outside the store: which holder reported which lock, from when to when, and what was written.
 
-Every holder reports to the witness over its own channel: `enter` (it has just been granted a lock), `claim` (until
-when it may rely on the lock), `write`, `leave` (it is about to release) and `lost` (it was notified). The witness
-never asks the store. It runs in the process that kills and stops the holders, so it knows which ones are alive. All
-times are CLOCK_BOOTTIME, which all processes of the machine share.
+Every holder reports to the witness over its own channel: `enter` (it has just been granted a lock), `claim` (until when
+it may rely on the lock), `write`, `leave` (it is about to release) and `lost` (it was notified). The witness never
+queries the store. It runs in the process that kills and stops the holders, so it knows which ones are alive. All times
+are CLOCK_BOOTTIME, which all processes of the machine share.
 
 **Live holder.** A lock with a lease promises exclusion up to the holder's own deadline (`Hold.deadline`: when the last
 good renewal was *sent*, plus the lease), and not beyond. So a process is a live holder of a lock from the moment that
@@ -50,19 +50,19 @@ class Span:
     mode: str
     token: int
     lock_id: str
-    #: When it was asked for, and when the answer was there.
+    #: When it was requested, and when the answer arrived.
     asked: float
     began: float
     #: The holder's own deadline, by its newest claim.
     until: float
-    #: False: the same grant goes on in another mode.
+    #: False: the same grant continues in another mode.
     fresh: bool = True
     #: When it left, was notified of its loss, or died.
     ended: float = math.inf
 
     @property
     def end(self) -> float:
-        """When it was no live holder any more."""
+        """When it was no longer a live holder."""
         return min(self.ended, self.until)
 
     @property
@@ -86,7 +86,7 @@ class Span:
 
 @dataclass(slots=True)
 class Register:
-    """What a resource that compares tokens does: it refuses tokens older than the newest it has seen."""
+    """The behaviour of a resource that compares tokens: it refuses tokens older than the newest it has seen."""
 
     fenced: bool = True
     newest: int = 0
@@ -127,7 +127,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Witness:
-    """Everything that was seen."""
+    """Everything that was recorded."""
 
     fenced: bool = True
     spans: list[Span] = field(default_factory=list)
@@ -143,16 +143,16 @@ class Witness:
     #: Spans in the order in which their enter arrived, by resource.
     _entered: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
 
-    # ------------------------------------------------------------------ seeing
+    # ------------------------------------------------------------------ recording
 
     def hear(self, worker: str, message: Message) -> Message | None:
-        """Take note of what a worker says. Returns the answer, where it waits for one."""
+        """Record a worker's message. Returns the answer, where the worker waits for one."""
         handler = getattr(self, "_hear_" + message["kind"])
         answer: Message | None = handler(worker, message)
         return answer
 
     def killed(self, worker: str, at: float) -> list[DeadHold]:
-        """The worker is dead, and everything that it had said was heard. Returns the locks that it left behind."""
+        """The worker is dead, and all of its messages were read. Returns the locks that it left behind."""
         left = [span for span in self.held_by(worker) if span.until > at]
         for span in self.held_by(worker):
             span.ended = at
@@ -182,7 +182,7 @@ class Witness:
         self.counts.refusals += 1
 
     def _hear_unanswered(self, worker: str, _message: Message) -> None:
-        """The store did not answer in time; nobody knows what happened to it, and the worker counts on nothing."""
+        """The store did not answer in time; the outcome is unknown, and the worker no longer relies on it."""
         self.waiting.pop(worker, None)
         self.counts.unanswered += 1
 
@@ -241,7 +241,7 @@ class Witness:
     # ------------------------------------------------------------------ judging
 
     def verdict(self) -> list[str]:
-        """Everything that was wrong; nothing, if all is well."""
+        """All violations; empty, if there are none."""
         found = list(self.violations)
         for resource in sorted(self._entered):
             spans = self._entered[resource]
@@ -254,7 +254,7 @@ class Witness:
         return asdict(self.counts)
 
     def tally(self) -> dict[str, int]:
-        """How many of each kind of wrong were seen."""
+        """The number of violations of each kind."""
         kinds = [text.partition(":")[0] for text in self.verdict()]
         named = {
             "overlaps": "overlap",
@@ -268,7 +268,7 @@ class Witness:
         }
 
     def next_grant(self, dead: DeadHold) -> float | None:
-        """Seconds from the kill until somebody else was granted what the dead one kept it from."""
+        """Seconds from the kill until another client was granted the resource that the dead one had blocked."""
         later = [
             span.began
             for span in self._entered[dead.span.resource]
@@ -290,7 +290,7 @@ class Witness:
 
 
 def overlaps(spans: Iterable[Span]) -> Iterator[tuple[Span, Span]]:
-    """Pairs of live holders of one resource whose modes do not agree."""
+    """Pairs of live holders of one resource with conflicting modes."""
     live: list[Span] = []
     for span in sorted(spans, key=lambda each: each.began):
         live = [other for other in live if other.end > span.began]
@@ -299,7 +299,7 @@ def overlaps(spans: Iterable[Span]) -> Iterator[tuple[Span, Span]]:
 
 
 def token_faults(spans: Iterable[Span]) -> Iterator[str]:
-    """Grants of one resource whose token was not greater than all that had been given before it was asked for."""
+    """Grants of one resource whose token was not greater than all tokens granted before their request."""
     fresh = [span for span in spans if span.fresh]
     by_token = sorted(fresh, key=lambda each: each.token)
     for one, other in pairwise(by_token):

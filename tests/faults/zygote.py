@@ -11,7 +11,7 @@ import traceback
 
 from tests.faults.processes import Channel
 
-#: What a first use would import, in each child again.
+#: Modules that a first use would import, again in each child.
 PRELOADED = (
     "alembic.command",
     "headgate",
@@ -39,7 +39,7 @@ def main() -> None:
     desk = socket.socket(fileno=int(sys.argv[1]))
     for name in PRELOADED:
         importlib.import_module(name)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The system buries the children.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The system reaps the children.
     while True:
         order, descriptors, _, _ = socket.recv_fds(desk, 65536, 1)
         if not order:
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def run(order: dict[str, object], descriptor: int) -> None:
-    """Do the work in the child, and end it, whatever happens."""
+    """Do the work in the child, and exit, whatever happens."""
     die_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     channel = Channel(socket.socket(fileno=descriptor))

@@ -1,4 +1,4 @@
-"""The rows that the contract suite takes are noted for every machine and store, and a stale note fails a whole run."""
+"""The rows that the contract suite executes are recorded by machine and store; an old record fails a full run."""
 
 import json
 import subprocess
