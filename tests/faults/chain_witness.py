@@ -7,8 +7,8 @@ reads. So everything that `Witness` checks for locks is checked for claims. Beyo
   before the claim was answered, and was not refused. (That the maker no longer works on it is checked as overlap.)
 * **two successes**: of all claims on a chunk at most one gets its success accepted.
 * **stale report accepted**: no report is accepted that was begun after another worker had claimed the chunk.
-* **error**: a worker saw an error other than ClaimLost and StoreUnavailable. A ClaimLost that it had no reason to expect
-  is an **unexplained loss**.
+* **error**: a worker saw an error other than ClaimLost and StoreUnavailable. A ClaimLost without a reason is an
+  **unexplained loss**.
 """
 
 import math

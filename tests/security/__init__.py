@@ -1,1 +1,1 @@
-"""Keys and secrets: who can open what, and that the plain text is nowhere."""
+"""Keys and secrets: who can open what, and that the plain text leaks nowhere."""

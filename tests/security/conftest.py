@@ -14,7 +14,7 @@ from tests.security.site import Site
 
 __all__ = ["_no_settings_of_this_machine", "gates", "prepared", "spokesman", "store_url"]
 
-#: What must be found nowhere; no part of any name.
+#: Text that must not be found anywhere; no part of any name.
 CANARY = "c4n4ry-raw-Zq7"
 OTHER = "c4n4ry-tidy-Zq8"
 #: The jobs that hold secrets, each confirmed.
@@ -29,13 +29,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def ring(tmp_path: Path) -> Path:
-    """Where the master keys are; not there yet."""
+    """The path of the master keys; the file does not exist yet."""
     return tmp_path / "ring"
 
 
 @pytest.fixture
 def admin(gates: Gates, ring: Path) -> Gate:
-    """Somebody with a ring of one master key."""
+    """A user with a ring of one master key."""
     gate = gates.open(master_key_file=str(ring))
     gate.secrets.rotate()
     return gate
@@ -43,13 +43,16 @@ def admin(gates: Gates, ring: Path) -> Gate:
 
 @pytest.fixture
 def worker(gates: Gates) -> Gate:
-    """Somebody without any key."""
+    """A user without any key."""
     return gates.open()
 
 
 @pytest.fixture
 def keys(admin: Gate) -> dict[str, str]:
-    """raw is read by clean, which makes tidy, which is read by report; raw and tidy have a secret. Gives both keys."""
+    """raw is read by clean, which makes tidy, which is read by report; raw and tidy have a secret.
+
+    Returns both keys.
+    """
     ledger = admin.ledger
     ledger.define_dataset("raw", uri="db://raw", secrets={"password": CANARY})
     ledger.define_dataset("tidy", secrets={"password": OTHER})

@@ -1,4 +1,4 @@
-"""A pipeline with a secret, used by commands as people use them."""
+"""A pipeline with a secret, used by commands as a user runs them."""
 
 import secrets
 from base64 import urlsafe_b64encode
@@ -19,12 +19,12 @@ outputs = ["tidy"]
 
 
 class Site:
-    """A store, a ring, a job with its key in a file, and everything that was said."""
+    """A store, a ring, a job with its key in a file, and all recorded output."""
 
     def __init__(self, command: Headgate) -> None:
         self.command = command
         self.folder = command.folder
-        #: What must be found nowhere: no other test has it.
+        #: Text that must not be found anywhere: no other test uses it.
         self.canary = f"c4n4ry{secrets.token_hex(8)}"
         self.said: list[str] = []
         (self.folder / "pipeline.toml").write_text(PIPELINE)
@@ -40,7 +40,7 @@ class Site:
         return self.run("define", "pipeline.toml", RAW_PASSWORD=self.canary, **self.ring)
 
     def run(self, *words: str, code: int = 0, **environment: Any) -> str:
-        """A command that prints all that it can; the output is kept."""
+        """Run a command with its most verbose output, and record the output."""
         at = words.index("--") if "--" in words else len(words)
         done = self.command(*words[:at], "-vv", *words[at:], **environment)
         assert done.code == code, done.err
@@ -54,7 +54,7 @@ class Site:
         (self.folder / "headgate.toml").write_text(f'job_key_file = "{file}"\n')
 
     def needles(self) -> list[bytes]:
-        """What is looked for: the secret, plain and as base64 has it, the key, and the master key."""
+        """The texts to search for: the secret, plain and in base64, the key, and the master key."""
         words = [self.canary, self.key.removeprefix("hgk_"), (self.folder / "ring").read_text().strip()[3:]]
         return [*(word.encode() for word in words), urlsafe_b64encode(self.canary.encode())[:16]]
 

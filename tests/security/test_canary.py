@@ -1,4 +1,4 @@
-"""A secret and a job's key leak nowhere: no table, log, history, error, process list or file has them."""
+"""A secret and a job's key leak nowhere: not into tables, logs, history, errors, process lists or files."""
 
 import json
 import os
@@ -15,10 +15,10 @@ from tests.conftest import SQL_STORES
 from tests.security.site import Site
 from tests.waiting import until
 
-#: It looks into the database itself; what passes over the wire is looked at in test_service.
+#: It reads the database itself; traffic on the wire is checked in test_service.
 pytestmark = pytest.mark.parametrize("kind", SQL_STORES)
 
-#: Keeps where its claim is and what it says, and says that it runs.
+#: Records its claim file and its output, and reports that it runs.
 SCRIPT = 'cp "$HEADGATE_CLAIM_FILE" seen; echo "$HEADGATE_CLAIM_FILE" >file; echo $$ >pid; '
 
 
@@ -42,12 +42,12 @@ def process_list() -> bytes:
         for name in ("cmdline", "environ"):
             try:
                 found += (process / name).read_bytes() + b"\n"
-            except OSError:  # It has ended, or is the kernel's.
+            except OSError:  # It has ended, or is a kernel thread.
                 continue
     return found
 
 
-def test_nobody_learns_it(site: Site) -> None:
+def test_no_secret_or_key_leaks(site: Site) -> None:
     site.use_key_file()
     process = site.command.start("job", "run", "clean", "-vv", "--lease", "2", "--", "sh", "-c", SCRIPT + "sleep 60")
     child = read_number(site.folder / "pid")
@@ -66,7 +66,7 @@ def test_nobody_learns_it(site: Site) -> None:
 
 
 def tell_all(site: Site) -> None:
-    """Commands that show something of the job, in words or as JSON, and ways to be refused."""
+    """Commands that print something about the job, as text or JSON, and ways to be refused."""
     (site.folder / "headgate.toml").unlink()
     site.run("job", "next", "clean", code=77, HEADGATE_JOB_KEY="hgk_" + "A" * 43)
     site.run("job", "next", "clean", "--json")

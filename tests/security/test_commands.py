@@ -1,4 +1,4 @@
-"""Keys and secrets on the command line: who sees what, and the exit codes."""
+"""Keys and secrets on the command line: who sees them, and the exit codes."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.security.site import Site
 
 @pytest.fixture
 def kind() -> str:
-    """What a store does is seen elsewhere; here one is enough."""
+    """The behaviour of each store is tested elsewhere; here one is enough."""
     return "sqlite"
 
 
@@ -49,13 +49,13 @@ def test_with_a_wrong_key_nothing_is_run(site: Site) -> None:
 
 
 @pytest.mark.parametrize("place", ["hunter2", "env:NOT_SET", "file:/not/there"])
-def test_a_pipeline_file_is_no_place_for_a_secret(site: Site, place: str) -> None:
+def test_a_secret_in_a_pipeline_file_is_refused(site: Site, place: str) -> None:
     (site.folder / "other.toml").write_text(f'[dataset.raw]\n[dataset.raw.secrets]\npassword = "{place}"\n')
     done = site.command("define", "other.toml", **site.ring)
     assert (done.code, "hunter2" in done.err) == (2, False)
 
 
-def test_keys_are_made_from_a_passphrase_that_is_read_from_standard_input(site: Site) -> None:
+def test_keys_are_derived_from_a_passphrase_on_standard_input(site: Site) -> None:
     words = "correct horse battery staple"
     done = site.command("keys", "new", "clean", "--lost", "--passphrase", stdin=words + "\n", **site.ring)
     assert (done.code, words in done.out + done.err) == (0, False)

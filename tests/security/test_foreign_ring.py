@@ -1,4 +1,4 @@
-"""A store knows its ring of master keys: another is refused at its first use, and a lost one not replaced unseen."""
+"""A store knows its ring of master keys: another ring is refused at its first use, and a lost one is not replaced."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.security.test_rotation import secrets, under
 
 FORGET = Statement("As in a store of before.", "delete from hg_meta where substr(name, 1, 13) = 'master_check.'")
 FACTS = Statement("What is known.", "select name, value from hg_meta")
-#: What a ring is used for.
+#: Operations that use a ring.
 USES: dict[str, Callable[[Gate], Any]] = {
     "a new secret": lambda gate: gate.ledger.define_dataset("raw", secrets={"password": "changed"}),
     "a new key": lambda gate: gate.secrets.new_key("clean", beside=True),
@@ -26,7 +26,7 @@ USES: dict[str, Callable[[Gate], Any]] = {
 
 @pytest.fixture
 def foreign(gates: Gates, tmp_path: Path) -> Gate:
-    """Somebody with the ring of another store, which has keys of the same numbers."""
+    """A user with the ring of another store, whose keys have the same numbers."""
     file = tmp_path / "foreign"
     file.write_text("".join(f"v{number}:{letter * 42}A\n" for number, letter in ((1, "a"), (2, "b"))))
     file.chmod(0o600)
@@ -50,7 +50,7 @@ def test_a_ring_of_the_same_numbers_is_refused_and_changes_nothing(
     assert under(admin) == {2: 7}
 
 
-def test_the_first_ring_that_seals_is_the_stores_own(gates: Gates, foreign: Gate, ring: Path) -> None:
+def test_the_first_ring_that_seals_becomes_the_stores_own(gates: Gates, foreign: Gate, ring: Path) -> None:
     foreign.ledger.define_dataset("raw", secrets={"password": CANARY})
     with pytest.raises(WrongKey, match="does not exist"):
         gates.open(master_key_file=str(ring)).secrets.rotate()
@@ -64,7 +64,7 @@ def test_the_check_value_of_a_master_key_is_not_the_key(admin: Gate, keys: dict[
     assert ring.read_text().strip()[3:] not in str(facts)
 
 
-def test_a_lost_ring_is_not_replaced_unseen(admin: Gate, worker: Gate, keys: dict[str, str], ring: Path) -> None:
+def test_a_lost_ring_is_not_replaced_silently(admin: Gate, worker: Gate, keys: dict[str, str], ring: Path) -> None:
     admin.ledger.define_dataset("alone", secrets={"password": OTHER})
     before = under(admin)
     kept = ring.read_text()

@@ -1,7 +1,6 @@
-"""Every parser of what comes from outside, fed with noise and with damaged good input.
-
-Each either understands its input or refuses it by the errors that its callers handle, and takes little memory for it.
-`make test` tries a few inputs that are the same in each run; `make torture` tries many, which differ.
+"""Every parser of untrusted input, called with random bytes and with damaged valid input. Each parser either accepts
+its input or raises an error that its callers handle, with little memory. `make test` tries a few inputs that are the
+same in each run; `make torture` tries many different ones.
 """
 
 from __future__ import annotations
@@ -57,9 +56,9 @@ from tests.ingest.test_container import FILES, PACK, zip_of
 
 FULL = os.environ.get("HEADGATE_TORTURE") == "full"
 EXAMPLES = 2000 if FULL else 20
-#: Address space that a parser may take beside what the process has.
+#: Address space that a parser may use in addition to that of the process.
 MEMORY = 192 << 20
-#: What has meaning to one parser or another.
+#: Text that has a meaning for one of the parsers.
 TOKENS = [
     b"\0", b"\n", b"\r", b"\xff", b"|", b"%", b"%7c", b"#%eof", b"#%profile | ", b":", b";", b"/", b"..", b"{", b"[",
     b'"', b"\\u0000", b"\\ud800", b"<!DOCTYPE x>", b"&x;", b"</", b"]]>", b"PK\1\2", b"PK\5\6", b"PK\6\6", b"ustar\0",
@@ -107,7 +106,7 @@ def container(kind: str) -> Parser:
 
 
 def read_foreign_inventory(data: bytes) -> object:
-    """It refuses nothing: whatever is wrong is a finding."""
+    """It refuses nothing: every mistake is a finding."""
     return check_inventory(data, "inventory.json", Findings())
 
 
@@ -134,7 +133,7 @@ def archive_lines() -> bytes:
 
 
 def archive(lines: bytes) -> bytes:
-    """With the checksum that these lines have, so that what they say is looked at."""
+    """With a valid checksum over these lines, so that their content is checked."""
     total = Checksum()
     for line in lines.splitlines(keepends=True):
         total.add(line)
@@ -142,7 +141,7 @@ def archive(lines: bytes) -> bytes:
 
 
 def read_node(spelling: str) -> Callable[[bytes, Path], object]:
-    """A job's nodes, one line each."""
+    """A job's nodes, one per line."""
 
     def read(data: bytes, _folder: Path) -> object:
         taking, *nodes = [*data.split(b"\n", 5), *[b""] * 5][:6]
@@ -234,7 +233,7 @@ PARSERS: dict[str, Parser] = {
 
 @st.composite
 def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
-    """A good input of which some places were changed, removed, repeated, or filled with what has meaning."""
+    """A valid input with some places changed, removed, repeated, or replaced by text that has a meaning."""
     data = draw(st.sampled_from(seeds))
     for _ in range(draw(st.integers(0, 4))):
         start = draw(st.integers(0, len(data)))
@@ -247,10 +246,10 @@ def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
 
 @pytest.mark.timeout(1200 if FULL else 60)
 @pytest.mark.parametrize("name", PARSERS)
-def test_noise_is_understood_or_refused_within_little_memory(name: str, tmp_path: Path) -> None:
+def test_any_input_is_accepted_or_refused_with_little_memory(name: str, tmp_path: Path) -> None:
     parser = PARSERS[name]
     refusals: tuple[type[Exception], ...] = (HeadgateError, *parser.refusals)
-    for seed in [] if name.startswith("URL") else parser.seeds:  # Those are shared by parsers of several kinds.
+    for seed in [] if name.startswith("URL") else parser.seeds:  # These are shared by parsers of several kinds.
         parser.read(seed, tmp_path)
 
     @settings(max_examples=EXAMPLES, derandomize=not FULL, database=None, suppress_health_check=list(HealthCheck))

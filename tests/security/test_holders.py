@@ -1,4 +1,4 @@
-"""Nobody becomes a holder of a dataset's secrets unless an admin confirms it, no matter who defines jobs."""
+"""No job becomes a holder of a dataset's secrets unless an admin confirms it, no matter who defines jobs."""
 
 import os
 import pty
@@ -27,10 +27,10 @@ def copies(gate: Gate, job: str) -> list[str]:
     return sorted({copy.dataset for copy in gate.ledger.custody.job_custody(job).sealed if copy.job == job})
 
 
-def test_a_job_that_somebody_has_read_more_gets_nothing_at_the_next_define(
+def test_a_job_that_an_attacker_extended_gets_no_secret_at_the_next_define(
     admin: Gate, worker: Gate, keys: Keys
 ) -> None:
-    """An attacker with a job's key who may define: its job reads too much, and the admin defines all again."""
+    """An attacker with a job's key who may define jobs: the job reads too much, and the admin defines all again."""
     worker.ledger.define_job("report", **WANTED)
     for define in (
         lambda: admin.ledger.define_job("report", **WANTED),
@@ -52,14 +52,14 @@ def test_a_job_that_somebody_has_read_more_gets_nothing_at_the_next_define(
     assert admin.ledger.define_job("report", **WANTED).changes == ()
 
 
-def test_a_job_is_not_defined_where_its_holding_is_not_confirmed(admin: Gate, keys: Keys) -> None:
+def test_a_job_is_not_defined_while_a_new_holder_is_unconfirmed(admin: Gate, keys: Keys) -> None:
     with pytest.raises(HoldersUnconfirmed):
         admin.ledger.define_job("report", **WANTED)
     assert admin.ledger.job("report")[0].inputs == ("tidy",)
 
 
-def test_a_planted_copy_makes_nobody_a_holder(admin: Gate, worker: Gate, keys: Keys) -> None:
-    """Who may define can write copies and confirm them; what the ring did not seal proves nothing to an admin."""
+def test_a_planted_copy_makes_no_job_a_holder(admin: Gate, worker: Gate, keys: Keys) -> None:
+    """A user who may define can write copies and confirm them; only copies that the ring sealed prove something."""
     worker.ledger.define_job("report", **WANTED)
     store = worker.ledger.custody
     custody = store.job_custody("report")
@@ -71,7 +71,7 @@ def test_a_planted_copy_makes_nobody_a_holder(admin: Gate, worker: Gate, keys: K
             admin.ledger.define_dataset("raw", uri="db://raw", secrets={"password": "changed"})
 
 
-def test_the_store_takes_exactly_the_holders_that_a_change_confirms(admin: Gate, keys: Keys) -> None:
+def test_the_store_accepts_exactly_the_confirmed_holders(admin: Gate, keys: Keys) -> None:
     admin.ledger.define_job("report", **WANTED, share=False)
     store = admin.ledger.custody
     known = store.job_custody("report")
@@ -109,7 +109,7 @@ def test_a_dataset_lists_the_jobs_that_may_hold_its_secrets(admin: Gate, worker:
     store = worker.ledger.custody
     with pytest.raises(Refused, match="secret_jobs"):
         store.change_custody(store.job_custody("report"), CustodyChange([copy], holders=["tidy/report"]))
-    # Without the list, it is asked again.
+    # Without the list, it has to be confirmed again.
     with pytest.raises(HoldersUnconfirmed):
         admin.ledger.define_dataset("tidy", secrets={"password": "changed"})
     with pytest.raises(BadValue):
@@ -118,7 +118,7 @@ def test_a_dataset_lists_the_jobs_that_may_hold_its_secrets(admin: Gate, worker:
 
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_the_command_asks_before_a_job_gets_secrets(site: Site) -> None:
-    """A line more in the pipeline file: refused where nobody can be asked, and listed."""
+    """One more line in the pipeline file: refused without a terminal, with the list of new holders."""
     site.run("keys", "new", "spy", code=2, **site.ring)
     more = PIPELINE + '[dataset.loot]\n[job.spy]\noutputs = ["loot"]\n'
     (site.folder / "pipeline.toml").write_text(more)
@@ -145,7 +145,7 @@ def test_the_command_asks_before_a_job_gets_secrets(site: Site) -> None:
 
 
 def on_terminal(site: Site, answer: str, **told: str) -> int:
-    """`define` at a terminal, where somebody types the answer. Returns the exit code."""
+    """`define` at a terminal, where a user types the answer. Returns the exit code."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [PROGRAM, "define", "pipeline.toml"], cwd=site.folder, env=site.command.environment(**told), stdin=theirs,

@@ -1,4 +1,4 @@
-"""The primitives give what their standards publish, and open nothing that was changed."""
+"""The primitives match their published test vectors, and open nothing that was changed."""
 
 import pytest
 from cryptography.exceptions import InvalidTag
@@ -32,14 +32,14 @@ KEY = bytes(range(32))
         ),
     ],
 )
-def test_keys_are_wrapped_as_rfc_3394_has_it(kek: str, key: str, wrapped: str) -> None:
+def test_keys_are_wrapped_as_in_rfc_3394(kek: str, key: str, wrapped: str) -> None:
     found = crypto.wrap(bytes.fromhex(kek), bytes.fromhex(key))
     assert crypto.from_text(found) == bytes.fromhex(wrapped)
     assert crypto.unwrap(bytes.fromhex(kek), found) == bytes.fromhex(key)
 
 
-def test_keys_are_derived_as_rfc_5869_has_it() -> None:
-    """Test case 3: no salt and no info, as `derive` has no salt. The library's own with case 1, which has both."""
+def test_keys_are_derived_as_in_rfc_5869() -> None:
+    """Test case 3: no salt and no info, as `derive` has no salt. The library itself with case 1, which has both."""
     expected = bytes.fromhex("8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d")
     assert crypto.derive(bytes.fromhex("0b" * 22), "") == expected
     first = HKDF(
@@ -49,7 +49,7 @@ def test_keys_are_derived_as_rfc_5869_has_it() -> None:
 
 
 def test_secrets_are_sealed_with_aes_256_gcm() -> None:
-    """McGrew and Viega's test case 16 by the library, and a sealed text opened by hand."""
+    """McGrew and Viega's test case 16 with the library, and a sealed text opened by hand."""
     key = bytes.fromhex("feffe9928665731c6d6a8f9467308308" * 2)
     nonce = bytes.fromhex("cafebabefacedbaddecaf888")
     plain = bytes.fromhex(
@@ -65,8 +65,8 @@ def test_secrets_are_sealed_with_aes_256_gcm() -> None:
     assert AESGCM(KEY).decrypt(sealed[:12], sealed[12:], b"cred/d/n/j/1") == b"plain"
 
 
-def test_the_keys_of_a_job_are_derived_as_agreed() -> None:
-    """Written out with HKDF: another way of deriving would open nothing that older workers sealed."""
+def test_the_keys_of_a_job_are_derived_as_documented() -> None:
+    """Written out with HKDF: another derivation could not open secrets that older workers sealed."""
 
     def hkdf(info: bytes) -> bytes:
         return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(KEY)
@@ -78,7 +78,7 @@ def test_the_keys_of_a_job_are_derived_as_agreed() -> None:
 
 
 def test_a_passphrase_is_stretched_with_argon2id() -> None:
-    """The library with the vector of RFC 9106, 5.3; ours with 64 MiB, three passes and four lanes."""
+    """The library with the vector of RFC 9106, 5.3; our function with 64 MiB, three passes and four lanes."""
     salt = crypto.to_text(b"0123456789abcdef")
     rfc = Argon2id(
         salt=b"\x02" * 16, length=32, iterations=3, lanes=4, memory_cost=32, ad=b"\x04" * 12, secret=b"\x03" * 8
@@ -89,8 +89,8 @@ def test_a_passphrase_is_stretched_with_argon2id() -> None:
     ).derive(b"correct horse battery")
 
 
-def test_no_two_copies_are_alike() -> None:
-    """A nonce is never used twice, so the same secret never looks the same."""
+def test_no_two_copies_are_equal() -> None:
+    """A nonce is never reused, so the same secret never has the same ciphertext."""
     assert len({crypto.encrypt(KEY, "plain", b"x") for _ in range(1000)}) == 1000
 
 
@@ -103,7 +103,7 @@ def test_a_flipped_bit_anywhere_opens_nothing(bit: int) -> None:
 
 
 @given(st.integers(0, 8 * 40 - 1))
-def test_a_flipped_bit_in_a_wrap_opens_nothing(bit: int) -> None:
+def test_a_flipped_bit_in_a_wrapped_key_opens_nothing(bit: int) -> None:
     wrapped = bytearray(crypto.from_text(crypto.wrap(KEY, bytes(32))))
     wrapped[bit // 8] ^= 1 << bit % 8
     with pytest.raises(InvalidUnwrap):

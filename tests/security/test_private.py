@@ -1,4 +1,4 @@
-"""Files of a store are its owner's alone, whatever the umask; `store_group` shares them with one group on purpose."""
+"""Files of a store are private to their owner, whatever the umask; `store_group` shares them with one group."""
 
 import errno
 import hashlib
@@ -25,7 +25,7 @@ from tests.users import as_user, rights
 SOURCE = Path(private.__file__).parent
 ANN, BEN, EVE = 61001, 61002, 61003
 LAB = 62000
-#: Calls that make a file or a folder by themselves. Temporary files are private already.
+#: Calls that create a file or a folder directly. Temporary files are private already.
 MAKES_FILES = re.compile(
     r"(?<!\w)(?<!formatter\.)(?:mkdir|makedirs|write_text|write_bytes|touch|copyfile|copytree|copy2)\("
     r"|(?<!private\.)\bopen\([\"'][wxa]|\bos\.open\([^\n]*(?:O_CREAT|flags)"
@@ -35,7 +35,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can be several 
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder that every user can enter, with one inside for the store."""
+    """A folder that every user can enter, with one for the store inside."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         folder = Path(name, "store")
@@ -46,7 +46,7 @@ def place() -> Iterator[Path]:
 
 
 def use_store(folder: Path, journal: str, **settings: str) -> dict[str, int]:
-    """Use every kind of file that a store has, and return the modes of all that are there meanwhile."""
+    """Use every kind of file that a store has, and return the modes of all files that existed meanwhile."""
     names = {"work_folder": "work", "storage_root": "storage", "profiles_folder": "profiles"}
     places = {name: str(folder / each) for name, each in names.items()}
     mine = f"{os.getuid()}-{os.getgid()}"
@@ -66,7 +66,7 @@ def use_store(folder: Path, journal: str, **settings: str) -> dict[str, int]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _all_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Every module that `use_store` needs is loaded: another user may not read where they are."""
+    """Import every module that `use_store` needs: another user may not be able to read them."""
     folder = tmp_path_factory.mktemp("loaded")
     (folder / "content.txt").write_bytes(b"content")
     for journal in ("wal", "truncate"):
@@ -84,7 +84,7 @@ def _all_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
 def test_everything_is_private_whatever_the_umask(user: int, umask: int, journal: str, place: Path) -> None:
     if os.getuid() == 0:
         os.chown(place, user, user)
-    place.chmod(0o2775)  # A folder that a group shares says nothing of a store in it.
+    place.chmod(0o2775)  # A folder that a group shares does not make a store in it shared.
     modes = as_user(user, [user], lambda: use_store(place, journal), umask)
     assert {"headgate.db", "headgate.db-gate", "headgate.db-wake", "work/uploads", "storage.staging"} <= set(modes)
     assert f"headgate.db-{'wal' if journal == 'wal' else 'journal'}" in modes
@@ -93,12 +93,14 @@ def test_everything_is_private_whatever_the_umask(user: int, umask: int, journal
 
 
 @as_root
-def test_two_users_of_a_group_share_a_store_and_a_third_learns_why_not(place: Path) -> None:
+def test_two_users_of_a_group_share_a_store_and_a_third_is_refused_with_the_reason(place: Path) -> None:
     os.chown(place, 0, LAB)
     place.chmod(0o2770)
     shared = {"store_group": str(LAB)}
     made = as_user(ANN, [ANN, LAB], lambda: use_store(place, "wal", **shared), 0o077)
-    used = as_user(BEN, [BEN, LAB], lambda: use_store(place, "wal"), 0o077)  # The folder says it; no setting is needed.
+    used = as_user(
+        BEN, [BEN, LAB], lambda: use_store(place, "wal"), 0o077
+    )  # The folder decides it; no setting is needed.
     again = as_user(ANN, [ANN, LAB], lambda: use_store(place, "wal", **shared), 0o022)
     for modes in (made, used, again):
         assert isinstance(modes, dict), modes
@@ -118,7 +120,7 @@ def test_two_users_of_a_group_share_a_store_and_a_third_learns_why_not(place: Pa
 
 
 @as_root
-def test_a_group_that_cannot_be_shared_with_is_refused_before_anything_is_made(place: Path) -> None:
+def test_an_unusable_group_is_refused_before_anything_is_created(place: Path) -> None:
     os.chown(place, EVE, EVE)
     refused = as_user(EVE, [EVE], lambda: use_store(place, "wal", store_group=str(LAB)))
     assert f"First run: chgrp {LAB} {place} && chmod 2770 {place}" in refused
@@ -130,7 +132,7 @@ def test_a_group_that_cannot_be_shared_with_is_refused_before_anything_is_made(p
     assert list(place.iterdir()) == []
 
 
-def test_doctor_finds_what_others_can_use_and_tightens_it(place: Path) -> None:
+def test_doctor_finds_files_that_others_can_use_and_restricts_them(place: Path) -> None:
     use_store(place, "truncate")
     places = {"work_folder": str(place / "work"), "storage_root": str(place / "storage")}
     with headgate.connect(f"sqlite:///{place}/headgate.db?journal_mode=truncate", **places) as gate:
@@ -163,7 +165,7 @@ def test_doctor_leaves_a_shared_store_shared(place: Path) -> None:
         (fault,) = gate.faults()
         assert gate.repair(fault, by="ann")
         assert rights(place / "headgate.db") == 0o660
-    with headgate.connect(url, **places) as gate:  # Nor does a process that does not know the setting.
+    with headgate.connect(url, **places) as gate:  # Nor does a process without the setting.
         assert gate.faults() == []
 
 
@@ -187,18 +189,18 @@ def test_a_restored_store_and_an_export_are_private_and_keys_always(place: Path)
     assert rights(place / "exported/inner") == rights(place / "exported") == 0o700
 
 
-def test_one_module_makes_files_and_folders() -> None:
-    """Anyone who needs a new file calls `headgate.private`, so that no mode is chosen anywhere else."""
+def test_one_module_creates_files_and_folders() -> None:
+    """New files are created by `headgate.private`, so that no other code chooses a mode."""
     texts = {str(file.relative_to(SOURCE)): file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py")}
     found = {name: made for name, text in texts.items() if (made := MAKES_FILES.findall(text))}
-    assert set(found) == {"private.py", "service/guards/kinds.py"}  # A guard makes its user's file, not one of ours.
+    assert set(found) == {"private.py", "service/guards/kinds.py"}  # A guard creates its user's file, not one of ours.
 
 
 @pytest.mark.parametrize("answer", [errno.EPERM, errno.ENOTSUP])
 def test_a_file_system_without_modes_is_used_as_it_is(
     answer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on vfat and shares of Windows: what is made there has the mount's modes, and chmod fails."""
+    """As on vfat and Windows shares: new files have the mount's modes, and chmod fails."""
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(answer, os.strerror(answer))

@@ -1,6 +1,5 @@
-"""What a `queue:work` token writes never becomes a path, an address or a recipient of the service's own machine.
-
-Every attempt goes over HTTP, with the queue in a database and in ZooKeeper. Owners that are outside services go on.
+"""Data written with a `queue:work` token never becomes a path, an address or a recipient on the service's machine.
+Every attempt goes over HTTP, with the queue in a database and in ZooKeeper. External owners continue to work.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ CANARY = "ENVIRONMENT_CANARY"
 
 @dataclass
 class Target:
-    """A repository with a service before it, and someone who has no more than a `queue:work` token."""
+    """A repository behind a service, and a caller with only a `queue:work` token."""
 
     site: Site
     gate: Gate
@@ -48,12 +47,12 @@ class Target:
 
     @property
     def loot(self) -> Path:
-        """A folder that nobody named in a profile."""
+        """A folder that no profile names."""
         return self.site.folder / "loot"
 
     @property
     def planted(self) -> dict[str, Any]:
-        """A snapshot that reads, writes and sends as the attacker likes."""
+        """A snapshot that reads, writes and sends as the attacker wants."""
         evil = Profile(
             "demo", "demo", "library", notification=(EVE,), callback_url=self.site.origin.url(LOOT),
             callback_secret=f"env:{CANARY}", storage=ProfileStorage("ocfl", self.loot.as_uri()),
@@ -110,12 +109,12 @@ def proof(item: dict[str, Any]) -> dict[str, Any]:
     return {"token": item["token"], "state": item["state"], "worker": item["worker"]}
 
 
-def test_a_planted_snapshot_is_not_what_a_batch_starts_with(target: Target) -> None:
+def test_a_batch_does_not_start_with_a_planted_snapshot(target: Target) -> None:
     secret = target.site.folder / "secret"
     for number in range(4):
         plant = {"batch": f"bid{number:010}", "profile": target.planted, "problem": ""}
         assert target.worker.put("/v1/inventory/intakes", json=plant).status_code in (404, 405)
-        # What was there before this rule, or came by a restored file, counts as little.
+        # A snapshot from before this rule, or from a restored file, does not count either.
         target.gate.inventory.keep_intake(Intake(f"bid{number:010}", target.planted))
     told = target.worker.put("/v1/inventory/intakes/bid0000000099/problem", json={"problem": "planted"})
     assert told.status_code == 404, "there is no such batch yet"
@@ -127,7 +126,7 @@ def test_a_planted_snapshot_is_not_what_a_batch_starts_with(target: Target) -> N
     target.untouched()
 
 
-def test_mails_and_callbacks_go_where_profiles_say_and_say_what_the_service_writes(target: Target) -> None:
+def test_targets_of_mails_and_callbacks_come_from_profiles_and_texts_from_the_service(target: Target) -> None:
     batch = target.submit()
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Subject"], mail["Message-ID"] = "ingest@example.org", EVE, "Pay", "<a@b>"
@@ -145,7 +144,7 @@ def test_mails_and_callbacks_go_where_profiles_say_and_say_what_the_service_writ
     assert target.worker.post("/v1/messages", json={"item": batch.id, "notice": "report"}).status_code == 409
     told = target.worker.post("/v1/inventory/recordings", json={"recording": plain(recording()), "messages": [post]})
     assert told.status_code == 422
-    # What is in the outbox since before goes nowhere else either.
+    # Messages that were already in the outbox go nowhere else either.
     start = taken(target, "batches", "pending")
     made = {**proof(start), "position": 0, "jobs": [{"payload_url": "https://example.org/x"}]}
     assert target.worker.post(f"/v1/batches/{batch.id}/jobs", json=made).status_code == 200
@@ -169,7 +168,7 @@ def recording(**changes: Any) -> Recording:
     return replace(whole, **changes)
 
 
-def test_a_jobs_folder_batch_and_payload_are_fixed_and_another_upload_is_not_read(target: Target) -> None:
+def test_the_folder_batch_and_payload_of_a_job_are_fixed(target: Target) -> None:
     upload = target.site.folder / "work" / "uploads" / "ab" / "private.txt"
     upload.parent.mkdir(parents=True)
     upload.write_text("somebody else's")
@@ -196,7 +195,7 @@ def test_a_jobs_folder_batch_and_payload_are_fixed_and_another_upload_is_not_rea
         for send, path in ((target.worker.patch, ""), (target.worker.post, "/accept")):
             told = send(f"/v1/ingest-jobs/{job['id']}{path}", json={**proof(job), "configuration": {name: value}})
             assert (told.status_code, name in told.text) == (422, True)
-    # In Merritt's spelling these words stand for ours.
+    # In Merritt's spelling these words replace ours.
     more = {"configuration": {"profile": "evil", "filename": "x", "mine": 1}}
     changed = target.worker.patch(f"/v1/ingest-jobs/{job['id']}", json={**proof(job), **more}).json()
     assert (changed["configuration"]["profile_name"], changed["configuration"]["mine"]) == ("demo", 1)
@@ -210,8 +209,8 @@ def test_a_jobs_folder_batch_and_payload_are_fixed_and_another_upload_is_not_rea
     target.untouched()
 
 
-def test_an_outside_owner_makes_jobs_and_records_and_the_service_does_the_rest(target: Target) -> None:
-    """The inventory of another system records; everything else of the object is Headgate's."""
+def test_an_external_owner_creates_jobs_and_records_and_the_service_does_the_rest(target: Target) -> None:
+    """The inventory of another system records; the rest of the object is Headgate's."""
     with target.outside() as outside:
         url = target.site.origin.add("/page.txt", b"a page")
         batch = target.submit(url)
@@ -244,7 +243,7 @@ def test_an_outside_owner_makes_jobs_and_records_and_the_service_does_the_rest(t
 
 
 def test_reading_a_batch_before_it_starts_does_not_hide_its_profile_later(target: Target) -> None:
-    """A notice that is asked for must not make it look as if it had none; a problem is its owner's to report."""
+    """A requested notice must not make it look as if it had no profile; only its owner may report a problem."""
     batch = target.submit()
     refused = target.worker.put(f"/v1/inventory/intakes/{batch.id}/problem", json={"problem": "none"})
     asked = target.worker.post("/v1/messages", json={"item": batch.id, "notice": "queued"})
@@ -261,7 +260,7 @@ def test_reading_a_batch_before_it_starts_does_not_hide_its_profile_later(target
 
 
 def recorded(target: Target, job: IngestJob) -> Recording:
-    """What the outside system writes down of a stored object."""
+    """The record that the external system writes of a stored object."""
     ark = job.identifiers.primary
     (version,) = target.site.storage(target.gate).list_versions(ark)
     files = tuple(InventoryFile(each.name, each.size, each.digest, each.since) for each in version.files)
@@ -286,7 +285,7 @@ def test_headgates_own_daemons_work_through_the_service_without_a_profile_of_the
     assert {str(each["To"]) for each in target.site.mails()} == {"ann@example.org"}
 
 
-def test_in_merritts_spelling_an_owners_words_replace_none_of_ours() -> None:
+def test_in_merritts_spelling_an_owner_cannot_replace_our_keys() -> None:
     tree = SPELLINGS["mrt-zk"]("")
     fixed = {"profile_name": "demo", "payload_url": "https://example.org/x", "payload_type": "file", "batch_id": "bid1"}
     added = {"profile": "evil", "filename": "a.txt", "type": "container", "batchID": "bid2", "mine": 1}

@@ -1,4 +1,4 @@
-"""Master keys are changed without a stop: interrupted anywhere, everything stays readable."""
+"""Master keys are changed without a stop: wherever it is interrupted, all secrets stay readable."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from tests.contract.steps import Gates
 from tests.security.conftest import CANARY, OTHER
 
 MANY = {f"secret{number}": f"{CANARY}-{number}" for number in range(30)}
-#: Rewraps one by one, and says so after each.
+#: Rewraps one by one, and reports each.
 PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 REWRAP = """
 import sys, headgate
@@ -37,7 +37,7 @@ COUNT = """select master_id, count(*) from (select master_id from hg_credential 
 
 
 def under(gate: Gate) -> dict[int, int]:
-    """How much is under each master key."""
+    """The number of copies under each master key."""
     rows = database(gate).read(lambda tx: tx.all(Statement("Count.", COUNT)))
     return {int(number): int(count) for number, count in rows}
 
@@ -61,7 +61,7 @@ def test_after_a_rotation_both_keys_open_and_the_newest_seals(admin: Gate, keys:
     assert admin.ledger.define_dataset("tidy", secrets={"password": OTHER}).changes == ()
 
 
-def test_rewrap_brings_all_under_the_newest_and_refuses_the_old(
+def test_rewrap_seals_all_under_the_newest_key_and_refuses_older_ones(
     gates: Gates, admin: Gate, worker: Gate, keys: dict[str, str], ring: Path
 ) -> None:
     old_ring = ring.with_name("old")
@@ -81,7 +81,7 @@ def test_rewrap_brings_all_under_the_newest_and_refuses_the_old(
 def test_secrets_restored_under_an_old_key_are_refused_until_they_are_rewrapped(
     admin: Gate, keys: dict[str, str]
 ) -> None:
-    """A restored row, say: the key may have been lost since."""
+    """Such as a restored row: the key may have been lost since."""
     look = Statement("Look.", "select master_wrap from hg_credential where job_id = 0 order by dataset_id")
     ((old,), *_) = database(admin).read(lambda tx: tx.all(look))
     admin.secrets.rotate()
@@ -109,7 +109,7 @@ def test_a_ring_without_a_key_that_is_still_needed_is_reported(admin: Gate, keys
 def test_a_rewrap_that_is_killed_leaves_everything_readable(
     admin: Gate, worker: Gate, keys: dict[str, str], ring: Path, store_url: str
 ) -> None:
-    """kill -9 after some batches, wherever it is then; each look in between sees every secret."""
+    """kill -9 after some batches; each check in between can read every secret."""
     admin.ledger.define_dataset("raw", secrets=MANY)
     admin.secrets.rotate()
     whole = sum(under(admin).values())
@@ -117,7 +117,7 @@ def test_a_rewrap_that_is_killed_leaves_everything_readable(
         process = subprocess.Popen([sys.executable, "-c", REWRAP, store_url, str(ring)], **PIPES)
         assert process.stdout
         assert process.stdin
-        # It goes on a little after the last one that is seen, and waits there.
+        # It continues a little after the last one that is seen, and waits there.
         process.stdin.write(b"\n" * (some + 1))
         process.stdin.flush()
         for _ in range(some):
@@ -135,7 +135,7 @@ def test_a_rewrap_that_is_killed_leaves_everything_readable(
     assert secrets(worker, keys["clean"]) == MANY
 
 
-def test_the_ring_is_its_owners_alone(admin: Gate, keys: dict[str, str], ring: Path) -> None:
+def test_the_ring_is_readable_only_by_its_owner(admin: Gate, keys: dict[str, str], ring: Path) -> None:
     assert stat.S_IMODE(ring.stat().st_mode) == 0o600
     ring.chmod(0o640)
     with pytest.raises(BadValue, match="chmod 600"):

@@ -1,4 +1,4 @@
-"""A job's key opens the secrets of what the job reads and makes, and nothing else; whatever happened to the store."""
+"""A job's key opens the secrets of the job's inputs and outputs, and nothing else, whatever happened to the store."""
 
 import json
 from base64 import b64encode
@@ -24,7 +24,7 @@ EVERY_KEY = "hgk_" + "A" * 43
 
 
 def change(gate: Gate, text: str, **params: object) -> None:
-    """What somebody does who can write to the store."""
+    """Changes by an attacker who can write to the store."""
     database(gate).write(lambda tx: tx.run(Statement("By hand.", text), **params))
 
 
@@ -39,7 +39,7 @@ def opened(gate: Gate, job: str, key: str) -> dict[str, dict[str, str]]:
     return {name: dict(port.secrets) for ports in found.values() for name, port in ports.items()}
 
 
-# ---------------------------------------------------------------- who opens what
+# ---------------------------------------------------------------- access
 
 
 def test_a_key_opens_the_inputs_and_outputs_of_its_job_and_no_others(worker: Gate, keys: Keys) -> None:
@@ -86,7 +86,7 @@ def test_with_a_wrong_key_nothing_is_claimed(worker: Gate, keys: Keys, ask: str)
     assert ASKS[ask](worker, keys["clean"]).inputs["raw"].secrets == {"password": CANARY}
 
 
-def test_a_job_without_a_key_takes_none(admin: Gate, keys: Keys) -> None:
+def test_a_job_without_a_key_accepts_no_key(admin: Gate, keys: Keys) -> None:
     admin.ledger.define_job("third", inputs=["raw"])
     with pytest.raises(WrongKey, match="keys new third"):
         admin.ledger.find_next("third", key=keys["clean"])
@@ -104,13 +104,13 @@ def test_the_key_of_the_settings_is_used(gates: Gates, keys: Keys, tmp_path: Pat
         gates.open(job_key_file=str(file)).ledger.find_next("clean")
 
 
-# ---------------------------------------------------------------- somebody changes the store
+# ---------------------------------------------------------------- an attacker changes the store
 
 Copies = dict[tuple[str, str], Sealed]
 
 
 def copies(gate: Gate) -> Copies:
-    """What is kept for each dataset and job."""
+    """The stored copies for each dataset and job."""
     kept = gate.ledger.custody
     return {
         (each.dataset, job): each for job in ("clean", "report") for each in kept.job_custody(job).sealed if each.job
@@ -118,7 +118,7 @@ def copies(gate: Gate) -> Copies:
 
 
 def overwrite(gate: Gate, dataset: str, job: str, column: str, value: object) -> None:
-    """Put something into a copy's column."""
+    """Replace a column of a copy."""
     change(
         gate,
         f"update hg_credential set {column} = :value "  # noqa: S608 - our own names
@@ -129,13 +129,13 @@ def overwrite(gate: Gate, dataset: str, job: str, column: str, value: object) ->
 
 
 def put_into_raw(gate: Gate, source: Sealed, columns: tuple[str, ...] = ("wrap", "sealed")) -> None:
-    """The copy of raw's secret for clean gets what another one has."""
+    """Replace clean's copy of raw's secret by another one."""
     for column in columns:
         overwrite(gate, "raw", "clean", column, getattr(source, column))
 
 
 def flip(text: str, place: int) -> str:
-    """The text with another letter."""
+    """The text with one letter changed."""
     return text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
 
 
@@ -189,7 +189,7 @@ def test_setting_a_secret_again_repairs_it(admin: Gate, worker: Gate, keys: Keys
     assert opened(worker, "clean", keys["clean"]) == {"raw": {"password": CANARY}, "tidy": {"password": OTHER}}
 
 
-def test_the_escrow_of_one_job_does_not_pass_for_anothers(admin: Gate, keys: Keys) -> None:
+def test_the_escrow_of_one_job_is_not_accepted_for_another(admin: Gate, keys: Keys) -> None:
     """Otherwise the next secrets of the other job would be sealed for an attacker with one job's key."""
     look = "select master_wrap from hg_escrow e join hg_job j on j.id = e.job_id where j.name = 'report'"
     (stolen,) = database(admin).read(lambda tx: tx.one(Statement("Look.", look)))
@@ -198,10 +198,10 @@ def test_the_escrow_of_one_job_does_not_pass_for_anothers(admin: Gate, keys: Key
         admin.ledger.define_dataset("raw", secrets={"password": "next"})
 
 
-# ---------------------------------------------------------------- what changes later
+# ---------------------------------------------------------------- later changes
 
 
-def test_a_secret_that_is_set_later_opens_with_the_keys_that_are_out(admin: Gate, worker: Gate, keys: Keys) -> None:
+def test_a_secret_that_is_set_later_opens_with_existing_keys(admin: Gate, worker: Gate, keys: Keys) -> None:
     done = admin.ledger.define_dataset("raw", uri="db://raw", secrets={"password": "new", "user": "ann"})
     assert sorted(done.changes) == ["dataset raw: secret password changed", "dataset raw: secret user new"]
     assert admin.ledger.define_dataset("raw", uri="db://raw", secrets={"password": "new", "user": "ann"}).changes == ()
@@ -233,7 +233,7 @@ def test_an_input_gained_without_the_master_key_is_reported_and_repaired_with_it
     assert opened(worker, "report", keys["report"])["raw"] == {"password": CANARY}
 
 
-def test_a_second_key_is_refused_or_stands_beside_the_first_until_that_is_retired(
+def test_a_second_key_is_refused_or_valid_beside_the_first_until_that_is_retired(
     admin: Gate, worker: Gate, keys: Keys
 ) -> None:
     with pytest.raises(Refused, match="--beside"):
@@ -279,7 +279,7 @@ def test_a_lost_key_without_the_master_key_loses_the_secrets_until_they_are_set_
     assert opened(worker, "clean", new.key) == {"raw": {"password": CANARY}}
 
 
-def test_without_a_master_key_the_old_key_makes_the_next(gates: Gates, worker: Gate) -> None:
+def test_without_a_master_key_the_old_key_is_needed_for_the_next(gates: Gates, worker: Gate) -> None:
     worker.ledger.define_dataset("raw")
     worker.ledger.define_job("clean", inputs=["raw"])
     with pytest.raises(Refused, match="Create one of them"):
@@ -296,7 +296,7 @@ def test_without_a_master_key_the_old_key_makes_the_next(gates: Gates, worker: G
     assert opened(worker, "clean", new) == {"raw": {"password": CANARY}}
 
 
-def test_a_key_made_without_the_master_key_comes_under_it_when_both_are_there(
+def test_a_key_made_without_the_master_key_is_put_in_escrow_when_both_are_there(
     gates: Gates, worker: Gate, ring: Path
 ) -> None:
     worker.ledger.define_dataset("raw")
@@ -323,11 +323,11 @@ def test_a_passphrase_is_a_key_too(admin: Gate, worker: Gate, keys: Keys) -> Non
     assert "'short'" not in str(refusal.value)
 
 
-# ---------------------------------------------------------------- at the same moment
+# ---------------------------------------------------------------- concurrent changes
 
 
 def after_the_proof(worker: Gate, change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Something changes once the worker's key is proven, before it claims a chunk."""
+    """A change after the worker's key is verified and before it claims a chunk."""
     real, proofs = worker.secrets.open, 0
 
     def open_secrets(job: str, key: str) -> Opened:
@@ -340,7 +340,7 @@ def after_the_proof(worker: Gate, change: Callable[[], None], monkeypatch: pytes
     monkeypatch.setattr(worker.secrets, "open", open_secrets)
 
 
-def test_a_secret_set_between_proof_and_claim_is_handed_out_as_it_is_then(
+def test_a_secret_set_between_check_and_claim_has_its_new_value_in_the_claim(
     admin: Gate, worker: Gate, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def change() -> None:
@@ -350,7 +350,7 @@ def test_a_secret_set_between_proof_and_claim_is_handed_out_as_it_is_then(
     assert secrets_of(worker.ledger.find_next("clean", key=keys["clean"]))["raw"] == {"password": "newer"}
 
 
-def test_a_key_retired_between_proof_and_claim_keeps_no_chunk(
+def test_a_key_retired_between_check_and_claim_keeps_no_chunk(
     admin: Gate, worker: Gate, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def change() -> None:
@@ -366,7 +366,7 @@ def test_a_key_retired_between_proof_and_claim_keeps_no_chunk(
 def test_a_key_that_is_made_while_a_secret_is_being_set_opens_it(
     gates: Gates, admin: Gate, keys: Keys, ring: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was planned on an old view is refused by the store, and planned again."""
+    """A change planned on an old view is refused by the store, and planned again."""
     other, store = gates.open(master_key_file=str(ring)), admin.ledger.custody
     write = store.change_custody
     made: list[str] = []
@@ -385,8 +385,10 @@ def test_a_key_that_is_made_while_a_secret_is_being_set_opens_it(
         assert opened(other, "clean", key)["raw"] == {"password": "newer"}
 
 
-def test_keys_and_secrets_that_are_made_at_once_fit_each_other(gates: Gates, admin: Gate, ring: Path) -> None:
-    """Anyone who comes second sees the first one's work: no job is left without a copy, none with an old one."""
+def test_keys_and_secrets_that_are_created_at_the_same_time_fit_each_other(
+    gates: Gates, admin: Gate, ring: Path
+) -> None:
+    """The later one sees the earlier one's work: no job is left without a copy, none with an old one."""
     admin.ledger.define_dataset("raw", secrets={"password": "0"})
     jobs = [f"job{number}" for number in range(3)]
     for job in jobs:
@@ -409,7 +411,7 @@ def _set(gate: Gate, secret: str) -> str:
     return secret
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- messages
 
 
 def test_neither_claims_nor_datasets_show_a_secret(admin: Gate, worker: Gate, keys: Keys) -> None:

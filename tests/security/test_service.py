@@ -1,4 +1,4 @@
-"""The service and strangers: what it shows and logs, and which servers its callers trust."""
+"""The service and untrusted callers: what it shows and logs, and which servers its clients trust."""
 
 import json
 import logging
@@ -37,11 +37,11 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
         yield found
 
 
-# ---------------------------------------------------------------- S9: secrets pass through sealed
+# ---------------------------------------------------------------- S9: secrets are passed on sealed
 
 
 class Listener(Proxy):
-    """Keeps every byte that goes to a service and comes back."""
+    """Records every byte to and from a service."""
 
     def __init__(self, url: str) -> None:
         self._heard: list[bytes] = []
@@ -58,7 +58,7 @@ class Listener(Proxy):
 
 @pytest.mark.parametrize("kind", ["http"])
 def test_the_service_never_sees_a_secret_or_a_key(keys: dict[str, str], store_url: str) -> None:
-    """The client opens them; what went over the wire has neither."""
+    """The client opens them; the traffic contains neither."""
     listener = Listener(store_url)
     with headgate.connect(listener.url, token=os.environ["HEADGATE_API_TOKEN"]) as worker:
         claim = worker.ledger.find_next("clean", key=keys["clean"])
@@ -72,7 +72,7 @@ def test_the_service_never_sees_a_secret_or_a_key(keys: dict[str, str], store_ur
         assert secret.encode() not in listener.heard
 
 
-# ---------------------------------------------------------------- S12: what is another's is as if it were not there
+# ---------------------------------------------------------------- S12: items of others look as if they did not exist
 
 
 def limited_routes() -> list[tuple[Route, str]]:
@@ -86,7 +86,7 @@ def limited_routes() -> list[tuple[Route, str]]:
     ]
 
 
-#: What is sent, by the last word of the path: enough that the names in the path decide.
+#: The request bodies, by the last word of the path: valid, so that the names in the path decide.
 REPORTED: dict[str, object] = {"token": 1}
 BODIES: dict[str, dict[str, object]] = {
     **dict.fromkeys(("success", "fail", "interrupt", "heartbeat", "renew", "check", "upgrade", "downgrade"), REPORTED),
@@ -128,7 +128,7 @@ def test_items_of_another_tenant_are_reported_as_not_found(
     assert gate.locks.check(lock).token == lock.token
 
 
-# ---------------------------------------------------------------- S13: force leaves a trace, and the old holder is out
+# ---------------------------------------------------------------- S13: force leaves a record, and the old holder is out
 
 
 def test_a_forced_claim_needs_a_reason_is_recorded_and_makes_the_old_token_stale(
@@ -162,7 +162,7 @@ def test_responses_allow_no_other_origin_and_no_content_sniffing(with_scopes: To
     assert admin.options("/v1/locks", headers={"Origin": "https://evil.example"}).status_code == 405
 
 
-def test_a_key_that_is_there_twice_is_refused(with_scopes: Tokens) -> None:
+def test_a_duplicate_key_is_refused(with_scopes: Tokens) -> None:
     admin = with_scopes("admin")
     body = b'{"name": "a", "reason": "x", "scopes": ["read"], "scopes": ["admin"]}'
     for path in ("/v1/tokens", "/v1/custody", "/v1/jobs/j/chunks/1/force", "/v1/inventory/removals", "/v1/locks"):
@@ -180,7 +180,7 @@ def test_a_body_that_is_not_json_is_refused(with_scopes: Tokens, body: bytes) ->
 # ---------------------------------------------------------------- S16: logs
 
 
-def test_the_log_has_no_token_no_key_and_no_body_and_one_line_a_request(gate: Gate, with_scopes: Tokens) -> None:
+def test_the_log_has_no_token_key_or_body_and_one_line_per_request(gate: Gate, with_scopes: Tokens) -> None:
     lines: list[str] = []
 
     class Keeper(logging.Handler):
@@ -221,7 +221,7 @@ Certificate = Callable[..., tuple[Path, Path]]
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Certificate:
-    """A certificate of its own authority, with its key: for a host, and good until a moment."""
+    """A certificate signed by its own authority, with its key: for a host, and valid until a moment."""
 
     def make(host: str = "localhost", days: int = 1) -> tuple[Path, Path]:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -258,7 +258,7 @@ def certificate(tmp_path: Path) -> Certificate:
     ],
     ids=["good", "of nobody that is trusted", "too old", "another host's"],
 )
-def test_a_service_is_spoken_to_only_if_its_certificate_is_good(
+def test_a_client_connects_only_to_a_service_with_a_valid_certificate(
     gate: Gate, certificate: Certificate, monkeypatch: pytest.MonkeyPatch, host: str, days: int, trusted: bool,
     answered: bool,
 ) -> None:  # fmt: skip

@@ -16,7 +16,7 @@ from headgate.stores.zookeeper.address import parse
 from tests.certificates import Authority
 from tests.servers import MariaDB, PostgreSQL, PrivateServer, ZooKeeper
 
-#: The name by which the servers are known, which leads to this machine while these tests run.
+#: The host name of the servers, which resolves to this machine during these tests.
 HOST, OTHER_HOST = "store.example", "other.example"
 KINDS: dict[str, type[PrivateServer]] = {"postgresql": PostgreSQL, "mariadb": MariaDB, "zookeeper": ZooKeeper}
 
@@ -34,7 +34,7 @@ def server(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Pri
 
 @pytest.fixture(autouse=True)
 def names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The names of the servers lead here, for everything in this process that asks Python's resolver."""
+    """Let the host name resolve to this machine, for everything in this process that uses Python's resolver."""
     ask = socket.getaddrinfo
 
     def answer(host: Any, *more: Any, **named: Any) -> Any:
@@ -44,12 +44,12 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def url_of(server: PrivateServer, host: str, ca: Path | str = "", mode: str = "") -> str:
-    """The server by that name, and the options that say whom to trust, as this kind of store spells them."""
+    """The server by that name, and the options with the trusted authority, as this kind of store spells them."""
     if isinstance(server, ZooKeeper):
         said = [f"tls={mode or 'verify'}", "patience=2", f"tls_ca={ca}" if ca else ""]
         return f"zookeeper://{host}:{server.secure_port}/secure?{'&'.join(filter(None, said))}"
     if isinstance(server, PostgreSQL):
-        # The driver has a resolver of its own, so it gets the address beside the name.
+        # The driver has its own resolver, so it gets the address beside the name.
         said = ["hostaddr=127.0.0.1", f"sslrootcert={ca}" if ca else "", f"sslmode={mode}" if mode else ""]
     else:
         said = [f"tls_ca={ca}" if ca else "", f"tls={mode}" if mode else ""]
@@ -73,7 +73,7 @@ def test_a_certificate_for_another_host_is_not_trusted(server: PrivateServer, au
 
 
 def test_a_certificate_of_an_unknown_authority_is_not_trusted(server: PrivateServer) -> None:
-    """Though nothing in the URL asks for more than a connection, but for ZooKeeper, which has a port of its own."""
+    """Even if the URL asks for no more than a connection; except for ZooKeeper, which has a separate port."""
     with pytest.raises(StoreMisconfigured, match=r"(?i)certificate verify failed.*(root|ca)"):
         use(url_of(server, HOST))
 
@@ -93,7 +93,7 @@ def test_an_expired_certificate_is_not_trusted(kind: str, authority: Authority) 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_a_server_without_tls_is_refused_beyond_this_machine(kind: str) -> None:
-    """Otherwise anyone who sits in between need only claim that the server has no TLS."""
+    """Otherwise an attacker in between need only claim that the server has no TLS."""
     with KINDS[kind]() as server:
         with pytest.raises(StoreMisconfigured, match=r"(?i)does(n't| not) support"):
             use(url_of(server, HOST))
@@ -134,13 +134,13 @@ def test_servers_on_this_machine_need_no_certificate(monkeypatch: pytest.MonkeyP
         ("zookeeper://zk1/x?tls=off&tls_ca=/dev/null", "has no effect"),
     ],
 )
-def test_options_that_say_nothing_are_refused(url: str, words: str) -> None:
+def test_invalid_or_useless_options_are_refused(url: str, words: str) -> None:
     with pytest.raises(BadValue, match=words):
         parse(url) if url.startswith("zookeeper") else Mysql(url)
 
 
 def test_an_open_ensemble_is_reported() -> None:
-    """Beyond this machine: without a user everybody can change the nodes, without TLS everybody hears the password."""
+    """Without a user anyone can change the nodes; without TLS anyone on the network can read the password."""
     assert parse("zookeeper://127.0.0.1,localhost/x").notices() == []
     assert "without a user" in parse("zookeeper://127.0.0.1,zk2/x").notices()[0]
     (notice,) = parse("zookeeper://ann:secret@zk1/x").notices()

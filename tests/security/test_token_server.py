@@ -1,4 +1,4 @@
-"""An API token is sent only to the server that it was configured with, and never readable on the way."""
+"""An API token is sent only to the server that it was configured with, and never unencrypted over the network."""
 
 import threading
 from collections.abc import Iterator
@@ -63,14 +63,14 @@ def test_a_second_store_in_the_file_does_not_get_it_either(tmp_path: Path, monke
         open_store(EVIL)
 
 
-def test_a_server_of_a_weaker_source_does_not_win_over_a_stronger_url(tmp_path: Path) -> None:
+def test_a_server_of_a_source_with_lower_precedence_does_not_override_the_url(tmp_path: Path) -> None:
     found = settings(tmp_path, f'server = "{EVIL}"', HEADGATE_API_TOKEN=TOKEN, HEADGATE_URL=GOOD)
     assert (named_service(found), sent(found)) == (GOOD, TOKEN)
     assert named_service(settings(tmp_path, f'server = "{EVIL}"', HEADGATE_URL="sqlite:////x.db")) == ""
     assert named_service(settings(tmp_path, f'server = "{GOOD}"\nurl = "sqlite:////x.db"')) == GOOD
 
 
-def test_the_error_says_where_both_come_from_and_how_to_say_it_on_purpose(tmp_path: Path) -> None:
+def test_the_error_says_where_both_come_from_and_how_to_allow_it(tmp_path: Path) -> None:
     with pytest.raises(BadValue) as refused:
         sent(settings(tmp_path, f'server = "{EVIL}"', HEADGATE_API_TOKEN=TOKEN))
     for part in (EVIL, str(tmp_path / "headgate.toml"), "HEADGATE_API_TOKEN", "set HEADGATE_SERVER and"):
@@ -90,7 +90,7 @@ def test_a_token_beside_its_server_is_sent(tmp_path: Path, monkeypatch: pytest.M
     ]
     assert [sent(each) for each in on_purpose] == [TOKEN] * len(on_purpose)
     assert sent(settings(tmp_path, f'server = "{EVIL}"')) == ""
-    # Root's file may name the server for everybody's tokens.
+    # Root's file may name the server for all users' tokens.
     system = tmp_path / "etc.toml"
     system.write_text(f'server = "{GOOD}"')
     monkeypatch.setattr("headgate.settings.SYSTEM_FILE", system)
@@ -120,12 +120,12 @@ def test_a_token_never_goes_over_plain_http_to_another_machine(tmp_path: Path, s
         assert sent(settings(tmp_path, **given)) == TOKEN
         return
     with pytest.raises(BadValue, match="plain http"):
-        sent(settings(tmp_path, 'insecure_http = "yes"', **given))  # Anyone who wrote that file does not decide it.
+        sent(settings(tmp_path, 'insecure_http = "yes"', **given))  # The author of that file does not decide it.
     assert sent(settings(tmp_path, HEADGATE_INSECURE_HTTP="yes", **given)) == TOKEN
 
 
 def test_a_redirect_does_not_carry_the_token_elsewhere() -> None:
-    """Whatever the code, and whether a question or a change: nobody else is asked."""
+    """Whatever the status code and the method: no other server is contacted."""
     for code in (301, 302, 303, 307, 308):
         with listening() as (elsewhere, there), listening(code, elsewhere) as (here, asked):
             with closing(ServiceConnection(here, TOKEN)) as connection:
@@ -138,7 +138,7 @@ def test_a_redirect_does_not_carry_the_token_elsewhere() -> None:
 
 @contextmanager
 def listening(code: int = 200, target: str = "") -> Iterator[tuple[str, list[str]]]:
-    """A server that redirects to the target. Returns its URL, and the tokens that it was sent."""
+    """A server that redirects to the target. Returns its URL, and the tokens that it received."""
     tokens: list[str] = []
 
     class Answer(BaseHTTPRequestHandler):
@@ -153,7 +153,7 @@ def listening(code: int = 200, target: str = "") -> Iterator[tuple[str, list[str
         do_POST = do_GET  # noqa: N815 - the names that the base looks for
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Signatures, tokens and passwords in URLs are used, and leak nowhere: log, history, store, mails, answers, pages."""
+"""Signatures, tokens and passwords in URLs are used, and leak nowhere: logs, history, store, mails, answers, pages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.cli.commands import Headgate
 from tests.ingest.site import HOOK, ended, only_job, running, site
 from tests.waiting import until
 
-#: Where a payload's address, and a callback's, has to stay as it is: each is used from there.
+#: Columns in which a payload's or a callback's address has to stay complete: it is used from there.
 NEEDED = {"hg_batch": ("payload_url", "submission"), "hg_ingest_job": ("configuration",), "hg_intake": ("profile",)}
 
 
 def rows_of(path: Path) -> str:
-    """Every value of every table but for the columns that are needed as they are."""
+    """Every value of every table, except for these columns."""
     engine, tables = create_engine(f"sqlite:///{path}"), MetaData()
     with engine.connect() as connection:
         tables.reflect(connection)
@@ -40,7 +40,7 @@ def rows_of(path: Path) -> str:
 
 @contextmanager
 def logged() -> Iterator[io.StringIO]:
-    """All that is logged, as the command writes it."""
+    """The complete log, as the command writes it."""
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     handler.setFormatter(JsonLines())
@@ -55,7 +55,7 @@ def logged() -> Iterator[io.StringIO]:
 
 
 def answers(gate: Gate, items: list[str]) -> str:
-    """What a reader is answered, by the API and by the pages, and what a mistake is answered with."""
+    """Every answer to a reader, of the API and of the pages, and answers to mistakes."""
     server = Server(Service(gate), "127.0.0.1:0")
     server.start()
     token = gate.tokens.new("reader", ["read", "operate", "queue:submit"]).token
@@ -75,7 +75,7 @@ def answers(gate: Gate, items: list[str]) -> str:
     return "".join(each.text for each in [*found, *shown])
 
 
-def test_secrets_in_addresses_are_used_and_revealed_to_nobody(tmp_path: Path) -> None:
+def test_secrets_in_addresses_are_used_and_never_shown(tmp_path: Path) -> None:
     canary = f"c4n4ry{secrets.token_hex(8)}"
     signed = f"?X-Amz-Credential=me&X-Amz-Signature={canary}&x=1"
     with site(tmp_path, f"sqlite:///{tmp_path}/headgate.db") as there, logged() as log:
