@@ -12,7 +12,7 @@ from tests.shared_servers import Servers
 
 @pytest.fixture
 def url(servers: Servers) -> Iterator[str]:
-    """A folder of its own on the shared server."""
+    """A separate folder on the shared server."""
     fresh = servers.fresh("zookeeper")
     yield fresh
     servers.drop("zookeeper", fresh)
@@ -20,7 +20,7 @@ def url(servers: Servers) -> Iterator[str]:
 
 @pytest.fixture
 def other(url: str) -> Iterator[OtherSide]:
-    """A process of Merritt's, which has made its nodes."""
+    """A process of Merritt's, which has created its nodes."""
     other = OtherSide(url.split("/")[2], "/" + url.rpartition("/")[2])
     other.init_nodes()
     yield other

@@ -1,7 +1,6 @@
-"""The other side of a shared tree: what Merritt's programs do there, as its public descriptions of the tree say.
-
-It works with kazoo alone and knows nothing of Headgate's code. Like the originals it makes no transactions: each change
-of a state is several writes, one after another, and a process that is killed leaves what it had written by then.
+"""The other side of a shared tree: the behaviour of Merritt's programs, by the public descriptions of the tree. It uses
+kazoo alone and none of Headgate's code. Like the originals it uses no transactions: each change of a state is several
+writes, one after another, and a process that is killed leaves what it had written by then.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ JOB_STATES = (
     "Pending", "Held", "Estimating", "Provisioning", "Downloading", "Processing", "Storing", "Recording", "Notify",
     "Failed", "Completed", "Deleted",
 )  # fmt: skip
-#: Where a consumer's work leads to.
+#: The state after a consumer's work.
 NEXT = {
     "Pending": "Estimating", "Estimating": "Provisioning", "Provisioning": "Downloading", "Downloading": "Processing",
     "Processing": "Storing", "Storing": "Recording", "Recording": "Notify", "Notify": "Completed",
@@ -109,7 +108,7 @@ class OtherSide:
         return str(self.content(f"/batches/{batch}/status")["status"])
 
     def take_pending_batch(self) -> str | None:
-        """A batch without states, which is processing from then on; it stays locked."""
+        """Take a batch without states, which is then processing; it stays locked."""
         for batch in self.names("/batches"):
             if self.exists(f"/batches/{batch}/states") or not self.lock(f"/batches/{batch}"):
                 continue
@@ -119,14 +118,14 @@ class OtherSide:
         return None
 
     def take_batch_to_report(self) -> str | None:
-        """A batch none of whose jobs is in processing, which is reporting from then on; it stays locked."""
+        """Take a batch without jobs in processing, which is then reporting; it stays locked."""
         batch = self._take_batch(lambda status: status not in REPORTED)
         if batch:
             self.set_batch(batch, "Reporting")
         return batch
 
     def take_batch_to_report_again(self) -> str | None:
-        """Such a batch of which somebody wants one more report; it stays locked, and its state is the same."""
+        """Take such a batch for which another report was requested; it stays locked, and its state is the same."""
         return self._take_batch(lambda status: status == "UpdateReporting")
 
     def _take_batch(self, fits: Callable[[str], bool]) -> str | None:
@@ -136,7 +135,7 @@ class OtherSide:
                 continue
             if not fits(self.batch_status(batch)) or not self.lock(f"/batches/{batch}"):
                 continue
-            # The batch may have been reported between the first look and the lock.
+            # The batch may have been reported between the first check and the lock.
             if fits(self.batch_status(batch)):
                 return batch
             self.unlock(f"/batches/{batch}")
@@ -148,7 +147,7 @@ class OtherSide:
         self.unlock(f"/batches/{batch}")
 
     def delete_completed(self) -> list[str]:
-        """Batches that are done, with their jobs and names."""
+        """Completed batches, with their jobs and names."""
         done = [batch for batch in self.names("/batches") if self.batch_status(batch) in ("Completed", "Deleted")]
         for batch in done:
             self.delete_batch(batch)
@@ -167,7 +166,7 @@ class OtherSide:
         self, batch: str, configuration: dict[str, Any], *, priority: int = 5,
         identifiers: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None,
     ) -> str:  # fmt: skip
-        """A new job: number, its nodes, and at last its places in the queue and in its batch."""
+        """A new job: number, its nodes, and at last its entries in the queue and in its batch."""
         job = str(self.zk.create(self.path("/jobs/jid"), None, sequence=True).rpartition("/")[2])
         self.lock(f"/jobs/{job}")
         nodes = {
@@ -196,7 +195,7 @@ class OtherSide:
         return str(self.content(f"/jobs/{job}/status")["status"])
 
     def set_job(self, job: str, status: str, message: str = "", *, retry: bool = False) -> None:
-        """Its status; then out of its old place in the queue and into the new one; then the same in its batch."""
+        """Set its status; then remove its old entry in the queue and create the new one; then the same in its batch."""
         old = self.content(f"/jobs/{job}/status")
         good = old["last_successful_status"]
         if old["status"] not in ("Failed", "Deleted") and status not in ("Failed", "Deleted"):
@@ -216,14 +215,14 @@ class OtherSide:
             self._into_batch(batch, after, job)
 
     def set_priority(self, job: str, priority: int) -> None:
-        """Its priority, and its place in the queue by it."""
+        """Set its priority, and its entry in the queue accordingly."""
         old, state = int(self.text(f"/jobs/{job}/priority")), self.job_status(job).lower()
         self.put(f"/jobs/{job}/priority", str(priority))
         self.delete(f"/jobs/states/{state}/{old:02d}-{job}")
         self.create_if_needed(f"/jobs/states/{state}/{priority:02d}-{job}")
 
     def take_job(self, state: str) -> str | None:
-        """The first job in that state that nobody has locked and that is still in it."""
+        """The first job in that state that is not locked and still in it."""
         for name in self.names(f"/jobs/states/{state.lower()}"):
             job = name[3:]
             if not self.lock(f"/jobs/{job}"):
@@ -246,7 +245,7 @@ class OtherSide:
     # ------------------------------------------------------------------ locks
 
     def lock(self, item: str) -> bool:
-        """Lock a batch or job. False: somebody has it, or it is gone."""
+        """Lock a batch or job. False: it is locked, or gone."""
         try:
             self.create(f"{item}/lock", ephemeral=True)
         except (NodeExistsError, NoNodeError):

@@ -1,4 +1,4 @@
-"""What is done to a queue, in the words of both sides: by Headgate, by Merritt's programs, or by both in turn."""
+"""Operations on a queue with the same interface for both sides: Headgate, Merritt's programs, or both in turn."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LOCKS = {"storing": "storage", "recording": "inventory"}
 
 
 class Side(Protocol):
-    """Each act leaves no lock behind, unless it says so."""
+    """Each operation leaves no lock behind, unless it says so."""
 
     def submit(self) -> str:
-        """Make a batch."""
+        """Create a batch."""
 
     def read(self, batch: str) -> str:
         """The submitter of a batch; empty: there is none."""
@@ -35,13 +35,13 @@ class Side(Protocol):
         """Lock a pending batch, and unlock it."""
 
     def fill(self, *jobs: dict[str, Any], end: bool = True) -> None:
-        """Take the first pending batch, and make jobs of it; `end`: and let go of it, since those are all."""
+        """Take the first pending batch, and create jobs from it; `end`: and release it, since those are all."""
 
     def take(self, state: str) -> str:
         """Take the first job in a state, and keep it."""
 
     def step(self, state: str, **changes: Any) -> str:
-        """Take the first job in a state, and end that step well."""
+        """Take the first job in a state, and complete that step."""
 
     def fail(self, state: str) -> None:
         """Take the first job in a state, and let it fail."""
@@ -53,16 +53,16 @@ class Side(Protocol):
         """Take a pending job, and hold it."""
 
     def release(self, job: str) -> None:
-        """Let a held job be pending again."""
+        """Release a held job to pending."""
 
     def delete(self, item: str) -> None:
         """Mark a batch or job as deleted."""
 
     def report(self) -> str:
-        """Take the batch whose report is due, and end it."""
+        """Take the batch whose report is due, and finish it."""
 
     def report_again(self, batch: str) -> None:
-        """Ask for one more report of a failed batch."""
+        """Request one more report of a failed batch."""
 
     def clean(self) -> None:
         """Remove batches that are completed or deleted."""
@@ -273,7 +273,7 @@ class Theirs:
 
 
 class Both:
-    """Each act by the other of two sides."""
+    """Each operation by the other of two sides."""
 
     def __init__(self, *sides: Side) -> None:
         self._sides = list(sides)

@@ -1,4 +1,4 @@
-"""Headgate's own steps on batches and jobs that Merritt's programs made, and prepared for them."""
+"""Headgate's own steps on batches and jobs that Merritt's programs created and prepared."""
 
 import hashlib
 import json
@@ -61,7 +61,7 @@ def ended(gate: Gate, batch: str) -> Batch:
     return gate.queue.batch(batch)
 
 
-def test_a_batch_of_the_other_side_is_ingested_to_its_end(here: Site, other: OtherSide) -> None:
+def test_a_batch_of_the_other_side_is_ingested_completely(here: Site, other: OtherSide) -> None:
     batch, job = batch_of_theirs(here, other)
     with here.gate() as gate, running(gate):
         found = ended(gate, batch)
@@ -86,10 +86,10 @@ def test_a_batch_of_the_other_side_is_ingested_to_its_end(here: Site, other: Oth
     [("file", "file"), ("manifest", "manifest"), ("object-manifest", "manifest"), ("batchManifest", "file"),
      ("batch-manifest", "file")],
 )  # fmt: skip
-def test_a_batch_with_all_that_merritts_submissions_say_gets_its_jobs(
+def test_a_batch_with_every_key_of_merritts_submissions_gets_its_jobs(
     here: Site, other: OtherSide, word: str, kind: str
 ) -> None:
-    """Each key of Merritt's own submissions, and one that nobody knows."""
+    """Each key of Merritt's own submissions, and an unknown one."""
     url = here.origin.add("/a.txt", b"hello")
     if word in ("batchManifest", "batch-manifest"):
         url = here.batch_manifest("/batch", {"l1": url}, "mrt-single-file-batch-manifest")
@@ -117,7 +117,7 @@ def test_a_batch_with_all_that_merritts_submissions_say_gets_its_jobs(
 
 
 @pytest.mark.parametrize("said", [{"type": "unheard-of"}, {"type": ""}, {}])
-def test_a_batch_of_a_type_that_nobody_knows_ends_with_a_report_that_says_so(
+def test_a_batch_of_an_unknown_type_ends_with_a_report_of_it(
     here: Site, other: OtherSide, said: dict[str, str]
 ) -> None:
     batch = other.create_batch(profile="demo", submitter="bob", filename="http://h/a", **said)
@@ -128,16 +128,14 @@ def test_a_batch_of_a_type_that_nobody_knows_ends_with_a_report_that_says_so(
 
 
 @pytest.mark.parametrize("profile", ["", "../secret", "no such"])
-def test_a_batch_of_a_profile_that_cannot_be_one_ends_with_a_report_that_says_so(
-    here: Site, other: OtherSide, profile: str
-) -> None:
+def test_a_batch_of_an_impossible_profile_ends_with_a_report_of_it(here: Site, other: OtherSide, profile: str) -> None:
     batch = other.create_batch(profile=profile, submitter="bob", filename="http://h/a", type="file")
     with here.gate() as gate, running(gate, only=["batch-pending", "batch-reporting"]):
         found = ended(gate, batch)
         assert (found.state, "profile" in found.message) == ("failed", True)
 
 
-def test_a_job_of_a_type_that_nobody_knows_fails_by_it(here: Site, other: OtherSide) -> None:
+def test_a_job_of_an_unknown_type_fails(here: Site, other: OtherSide) -> None:
     _batch, job = batch_of_theirs(here, other)
     configuration = other.content(f"/jobs/{job}/configuration")
     other.put(f"/jobs/{job}/configuration", {**configuration, "type": "unheard-of"})
@@ -147,7 +145,7 @@ def test_a_job_of_a_type_that_nobody_knows_fails_by_it(here: Site, other: OtherS
 
 
 def test_a_job_that_is_resumed_while_its_batch_is_reported_is_waited_for(here: Site, other: OtherSide) -> None:
-    """Merritt's admin tool resumes jobs of any batch: a report that is made then would be the last one."""
+    """Merritt's admin tool resumes jobs of any batch: a report that is created then would be the last one."""
     batch, job = batch_of_theirs(here, other)
     for status in ("Estimating", "Provisioning", "Downloading", "Failed"):
         other.set_job(job, status)
@@ -165,7 +163,7 @@ def test_a_job_that_is_resumed_while_its_batch_is_reported_is_waited_for(here: S
 
 
 def test_daemons_behind_a_service_ingest_a_batch_of_the_other_side(here: Site, other: OtherSide) -> None:
-    """They have no profiles of their own: the service keeps the profile when they take a job."""
+    """They have no profiles: the service stores the profile when they take a job."""
     batch, _job = batch_of_theirs(here, other)
     unknown = other.create_batch(profile="nobody", submitter="bob", filename="http://h/a", type="file")
     lost = other.create_job(unknown, {"profile": "nobody", "type": "file", "filename": "http://h/a"})
@@ -179,7 +177,7 @@ def test_daemons_behind_a_service_ingest_a_batch_of_the_other_side(here: Site, o
             assert "there is no profile nobody" in gate.queue.job(lost).message
 
 
-def test_a_profile_that_does_not_exist_fails_the_job_by_its_name(here: Site, other: OtherSide) -> None:
+def test_a_missing_profile_fails_the_job_and_is_named(here: Site, other: OtherSide) -> None:
     _batch, job = batch_of_theirs(here, other)
     (here.folder / "profiles" / "demo.toml").unlink()
     with here.gate() as gate, running(gate, only=["job-pending"]):
@@ -188,7 +186,7 @@ def test_a_profile_that_does_not_exist_fails_the_job_by_its_name(here: Site, oth
 
 
 def test_another_storage_service_can_store_a_job_that_we_processed(here: Site, other: OtherSide) -> None:
-    """Both nodes are there before the job is Storing, and what they name can be read."""
+    """Both nodes exist before the job is Storing, and the files that they name can be read."""
     _, job = batch_of_theirs(here, other)
     steps = ["job-pending", "job-estimating", "job-provisioning", "job-downloading", "job-processing"]
     with here.gate() as gate, running(gate, only=steps):

@@ -1,4 +1,4 @@
-"""Names of depositors that ZooKeeper keeps no node of: nothing waits for a node that can never be made."""
+"""Depositors' names that cannot be ZooKeeper node names: no operation waits for a node that cannot be created."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from headgate.core.queue.model import OBJECT_OWNER
 from tests.contract.steps import LONG
 from tests.merritt.other_side import OtherSide
 
-#: ZooKeeper looks at UTF-16, and refuses what is outside the basic plane, private, or a mark of its end.
+#: ZooKeeper checks UTF-16, and refuses code points outside the basic plane, in the private area, or at its end.
 ODD = ["\N{GRINNING FACE}", "\U00020bb7", "a\ufffd", "\ue000", "\x7f", "..", "."]
 
 
@@ -62,10 +62,8 @@ def test_a_collection_of_such_a_name_is_held_and_released(gate: Gate, other: Oth
 
 
 @pytest.mark.parametrize("name", [*ODD, "a/b", "in-use"])
-def test_a_name_of_a_submitters_own_never_keeps_a_batch_from_being_made(
-    gate: Gate, other: OtherSide, name: str
-) -> None:
-    """Older forms send one, which is ignored; Merritt's programs find the batch by it where they can."""
+def test_a_submitters_own_name_never_prevents_a_batch(gate: Gate, other: OtherSide, name: str) -> None:
+    """Older forms send one, which is ignored; Merritt's programs find the batch by it if they can."""
     first, second = (gate.queue.submit("demo", "ann", "https://example.org/a", batch_id=name).id for _ in range(2))
     assert sorted(other.text(f"/batch-uuids/{each}") for each in other.names("/batch-uuids")) == [first, second]
     assert gate.queue.batch(first).submission.metadata["batch_id"] == name

@@ -25,7 +25,7 @@ LOCKS = {
 
 
 def job_in(other: OtherSide, state: str) -> str:
-    """A job of the other side that is in a state, with what its lock is named for."""
+    """A job of the other side in a state, with the data that its lock is named after."""
     batch = other.create_batch(profile="demo", submitter="bob", filename="https://example.org/a", type="file")
     other.set_batch(batch, "Processing")
     configuration = {"profile": "demo", "type": "file", "submitter": "bob", "filename": "https://example.org/a"}
@@ -76,10 +76,8 @@ def test_a_step_has_its_lock_from_taking_to_end(gate: Gate, other: OtherSide, st
 
 @pytest.mark.parametrize("ephemeral", [True, False])
 @pytest.mark.parametrize("state", LOCKS)
-def test_a_busy_object_defers_its_job_and_no_other(
-    gate: Gate, other: OtherSide, state: str, *, ephemeral: bool
-) -> None:
-    """No thread holds the job; a consumer that waits for work is woken when the lock goes."""
+def test_a_busy_object_defers_only_its_own_job(gate: Gate, other: OtherSide, state: str, *, ephemeral: bool) -> None:
+    """No thread waits for the job; a consumer that waits for work is woken when the lock is removed."""
     kind, _, name = LOCKS[state].removeprefix("/locks/").partition("/")
     assert other.lock_object(kind, name, ephemeral=ephemeral)
     busy = job_in(other, state)
@@ -96,8 +94,8 @@ def test_a_busy_object_defers_its_job_and_no_other(
     assert not other.lock_object(kind, name), "the other side honours ours"
 
 
-def test_the_next_owner_of_a_job_inherits_what_a_dead_one_had_locked(gate: Gate, other: OtherSide, url: str) -> None:
-    """Between the two nobody else gets the object."""
+def test_the_next_owner_of_a_job_inherits_the_locks_of_a_dead_one(gate: Gate, other: OtherSide, url: str) -> None:
+    """In between no other job gets the object."""
     job_id = job_in(other, "storing")
     with died_on(job_id, other, url):
         assert not other.lock_object("storage", ARK)
@@ -146,7 +144,7 @@ def test_a_lock_of_a_job_that_the_other_side_moved_on_is_removed(
         assert gate.queue.faults() == []
 
 
-def test_a_lock_that_another_job_has_by_now_is_not_taken_from_it(gate: Gate, other: OtherSide, url: str) -> None:
+def test_a_lock_that_another_job_has_meanwhile_is_not_removed(gate: Gate, other: OtherSide, url: str) -> None:
     """Merritt's tool removed the first lock, and moved that job on."""
     first = job_in(other, "storing")
     with died_on(first, other, url):
@@ -189,7 +187,7 @@ def test_a_lock_of_another_program_that_no_job_needs_is_reported_alone(gate: Gat
 
 
 def test_a_job_that_hangs_is_failed_with_all_locks_of_its_object(gate: Gate, other: OtherSide) -> None:
-    """Those of Merritt's consumers too; the consumer of ours learns that it lost the job."""
+    """Those of Merritt's consumers too; our consumer is notified that it lost the job."""
     job_id = job_in(other, "storing")
     assert other.take_job("Storing") == job_id
     other.lock_object("storage", ARK, ephemeral=False)

@@ -1,4 +1,4 @@
-"""What operators of Merritt's admin tool look at: collections, bytes, metrics, and foreign parts of the tree."""
+"""Views for operators of Merritt's admin tool: collections, bytes, metrics, and foreign parts of the tree."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def batch_of(other: OtherSide, profile: str, status: str) -> str:
 
 @pytest.fixture
 def busy(other: OtherSide) -> list[str]:
-    """Two collections, and requests for objects, which are none of ours."""
+    """Two collections, and requests for objects, which do not belong to the queue."""
     first, second, old = (batch_of(other, *each) for each in (("b", "Reporting"), ("a", "Failed"), ("b", "Completed")))
     job_of(other, first, space=GIGABYTES)
     job_of(other, first, "Estimating", space=1)
@@ -80,7 +80,7 @@ def test_foreign_parts_of_the_tree_are_shown_and_left_alone(
     assert f"note     other programs keep beside the queue, which is left alone: {shown}" in doctor.out
 
 
-def test_an_old_batch_is_warned_about_and_a_failed_one_is_marked(
+def test_an_old_batch_has_a_warning_and_a_failed_one_is_marked(
     busy: list[str], url: str, tmp_path: Path, other: OtherSide
 ) -> None:
     first, second, old = busy
@@ -120,7 +120,7 @@ def test_the_warnings_are_seen_on_a_terminal_of_80_columns(other: OtherSide, url
 
 
 def test_a_job_that_waits_says_for_what(gate: Gate, other: OtherSide, url: str, tmp_path: Path) -> None:
-    """Who looks at a job that is stuck sees the lock that a storage service of Merritt's has left."""
+    """An operator who looks at a stuck job sees the lock that one of Merritt's storage services has left."""
     configuration = {"profile": "demo", "type": "file", "submitter": "bob", "filename": "https://h/a"}
     names = {"primary_id": "ark:/99999/fk4x", "local_id": []}
     job = other.create_job(batch_of(other, "demo", "Processing"), configuration, identifiers=names)

@@ -1,4 +1,4 @@
-"""Both sides of a tree: what Merritt's programs made is Headgate's to work on, and the other way round."""
+"""Both sides of a tree: Headgate can work on batches and jobs of Merritt's programs, and the other way round."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def take(queue: Queue, state: str) -> IngestJob:
 
 
 def below_own_root(other: OtherSide) -> list[str]:
-    """What Headgate keeps for single batches and jobs."""
+    """Headgate's own data about single batches and jobs."""
     own = "/headgate/queue"
     return [
         f"{name}/{each}"
@@ -46,7 +46,7 @@ def below_own_root(other: OtherSide) -> list[str]:
 
 
 def test_a_batch_of_the_other_side_gets_its_jobs(gate: Gate, other: OtherSide) -> None:
-    """Whatever is kept beside it is made on first use, and no number of a job is wasted."""
+    """Headgate's data about it is created on first use, and no job number is skipped."""
     batch_id = submit(other)
     batch = take_batch(gate.queue)
     assert (batch.id, batch.profile, batch.submission.submitter, batch.submission.type) == (
@@ -62,7 +62,7 @@ def test_a_batch_of_the_other_side_gets_its_jobs(gate: Gate, other: OtherSide) -
     assert other.take_job("Pending") == "jid0000000001"
 
 
-def test_all_that_a_job_of_the_other_side_says_is_read(gate: Gate, other: OtherSide) -> None:
+def test_all_data_of_a_job_of_the_other_side_is_read(gate: Gate, other: OtherSide) -> None:
     batch = submit(other)
     job_id = other.create_job(batch, CONFIGURATION, metadata={"erc_what": "no", "erc_where": "there"})
     job = gate.queue.job(job_id)
@@ -76,7 +76,7 @@ def test_all_that_a_job_of_the_other_side_says_is_read(gate: Gate, other: OtherS
 
 
 def test_keys_that_another_program_wrote_into_a_configuration_stay(gate: Gate, other: OtherSide) -> None:
-    """Also keys that Headgate does not know; what is Headgate's own comes under its own root."""
+    """Including keys that Headgate does not know; Headgate's own data is under its own root."""
     job_id = other.create_job(submit(other), {**CONFIGURATION, "theirs": [1, {"a": 2}]})
     job = take(gate.queue, "pending")
     gate.queue.change(job, configuration={"failed_files": [], "note": "checked", "theirs": 5})
@@ -101,7 +101,7 @@ def test_keys_that_another_program_wrote_into_identifiers_stay(gate: Gate, other
     assert other.content(f"/jobs/{job_id}/identifiers") == {**wanted, "primary_id": "ark:/99999/fk4y"}
 
 
-def test_a_batch_whose_jobs_the_other_side_made_ends_by_what_is_in_the_tree(gate: Gate, other: OtherSide) -> None:
+def test_a_batch_whose_jobs_the_other_side_created_ends_by_the_jobs_in_the_tree(gate: Gate, other: OtherSide) -> None:
     for result, state in (("finish", "completed"), ("fail", "failed")):
         batch_id = submit(other)
         assert other.take_pending_batch() == batch_id
@@ -181,7 +181,7 @@ def test_a_batch_that_the_other_side_is_creating_is_not_called_damaged(gate: Gat
     assert [fault.kind for fault in gate.queue.faults()] == ["never-finishes"]
 
 
-def test_a_job_of_ours_has_all_that_merritts_services_live_on(gate: Gate, other: OtherSide) -> None:
+def test_a_job_of_ours_has_all_data_that_merritts_services_need(gate: Gate, other: OtherSide) -> None:
     gate.queue.submit("demo", "ann", "https://example.org/a", type="file")
     batch = take_batch(gate.queue)
     said = {"erc_what": "T", "erc_who": "W", "submitted": "2026-01-01T00:00:00+00:00", "batch_type": "file"}
@@ -206,7 +206,7 @@ def test_a_job_of_ours_has_all_that_merritts_services_live_on(gate: Gate, other:
 
 
 def test_a_batch_that_is_being_removed_is_not_reported_by_the_other_side(gate: Gate, other: OtherSide) -> None:
-    """The removal is interrupted behind its first write; anybody continues it."""
+    """The removal is interrupted after its first write; any process continues it."""
     batch = submit(other)
     other.create_job(batch, CONFIGURATION)
     other.set_job("jid0000000001", "Completed")
@@ -223,7 +223,7 @@ def test_a_batch_that_is_being_removed_is_not_reported_by_the_other_side(gate: G
     assert (other.names("/batches"), below_own_root(other), gate.queue.faults()) == ([], [], [])
 
 
-def test_a_hold_of_ours_that_the_other_side_cleared_says_nothing_of_its_next_one(gate: Gate, other: OtherSide) -> None:
+def test_a_hold_that_the_other_side_cleared_does_not_describe_its_next_one(gate: Gate, other: OtherSide) -> None:
     """Merritt's holds are empty nodes: who set one, and why, is kept under our own root."""
     gate.queue.set_hold("demo", reason="it is moved", by="ann")
     assert not other.zk.get(other.path("/locks/collections/demo"))[0]
@@ -248,7 +248,7 @@ def test_a_hold_of_ours_that_the_other_side_cleared_says_nothing_of_its_next_one
 def test_a_failed_job_can_be_resumed_while_others_of_a_batch_of_theirs_are_running(
     gate: Gate, other: OtherSide
 ) -> None:
-    """Merritt calls a batch Reporting as soon as its jobs are made; its report is due when none is running."""
+    """Merritt calls a batch Reporting as soon as its jobs are created; its report is due when none is running."""
     batch = submit(other)
     failed, running = (other.create_job(batch, CONFIGURATION) for _ in range(2))
     other.set_batch(batch, "Reporting")

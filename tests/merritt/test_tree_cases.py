@@ -1,7 +1,6 @@
-"""The tree after each act of the queue, node by node: expectations are written from its public descriptions.
-
-Each case is done by Headgate, by a stand-in for Merritt's programs, and, where no lock stays, by both in turn. Most
-have the names under which Merritt's library describes its trees.
+"""The tree after each operation of the queue, node by node, with expectations written from its public descriptions.
+Each case is run by Headgate, by a stand-in for Merritt's programs, and, where no lock stays, by both in turn. Most have
+the names under which Merritt's library describes its trees.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from tests.merritt.trees import BATCH_NAME, EPHEMERAL, JOB_NAME, NOW, Tree, tree
 BATCH, SECOND = "bid0000000000", "bid0000000001"
 J1, J2, J3 = (f"jid{number:010d}" for number in (1, 2, 3))
 STATES = ("pending", "estimating", "provisioning", "downloading", "processing", "storing", "recording", "notify")
-#: The last good step of a job that is in a state, as it is written.
+#: The last successful step of a job in a state, as it is written.
 GOOD = dict(zip((*STATES[1:], "completed"), map(str.capitalize, STATES), strict=True))
 FOLDERS = {"completed": "batch-completed", "failed": "batch-failed", "deleted": "batch-deleted"}
 
@@ -56,7 +55,7 @@ def job(
     job_id: str, state: str, good: str | None = None, *, priority: int = 5, retries: int = 0, space: int = 0,
     said: dict[str, Any] | None = None, primary: str = "", local: tuple[str, ...] = (), **nodes: dict[str, Any],
 ) -> Tree:  # fmt: skip
-    """A job in one batch. `said`: more of its configuration. `nodes`: others that it has."""
+    """A job in one batch. `said`: further keys of its configuration. `nodes`: further nodes."""
     return {
         f"/jobs/{job_id}/bid": BATCH,
         f"/jobs/{job_id}/configuration": {
@@ -83,7 +82,7 @@ def locked(path: str) -> Tree:
     return {f"{path}/lock": EPHEMERAL}
 
 
-# ---------------------------------------------------------------- acts
+# ---------------------------------------------------------------- operations
 
 
 def submit_and_fill(side: Side, *jobs: dict[str, Any], end: bool = True) -> None:
@@ -157,11 +156,11 @@ def take_to_store(side: Side) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """An act, and the nodes that it leaves beside those of an empty queue."""
+    """An operation, and the nodes that it leaves in addition to those of an empty queue."""
 
     act: Callable[[Side], object]
     tree: Tree = field(default_factory=dict)
-    #: What only Headgate writes, or only Merritt, in place of that.
+    #: Nodes that only Headgate writes, or that only Merritt writes instead.
     ours: Tree = field(default_factory=dict)
     theirs: Tree = field(default_factory=dict)
     #: A lock stays, which only its owner can use.
@@ -173,7 +172,7 @@ def then(*acts: Callable[[Side], object]) -> Callable[[Side], object]:
     return lambda side: [act(side) for act in acts]
 
 
-#: Whose job is what it was made with.
+#: The side whose data the job was created with.
 IDENTIFIED = {"identifiers": Identifiers(PRIMARY_ID, LOCAL_IDS)}
 IDENTIFIED_SAID = {"objectID": PRIMARY_ID, "localID": ";".join(LOCAL_IDS)}
 ERC = {"erc_who": "i", "erc_what": "j", "erc_when": "k"}
@@ -190,7 +189,7 @@ CASES: dict[str, Case] = {
     "load_non_existent_batch": Case(lambda side: side.read(BATCH)),
     "find_batch_by_uuid": Case(lambda side: side.submit(), batch("Pending")),
     "batch_with_unreleased_lock": Case(
-        # Merritt sets the state with the lock, Headgate when all jobs are there.
+        # Merritt sets the state with the lock, Headgate when all jobs exist.
         then(lambda side: side.submit(), lambda side: side.take_batch()),
         batch("Pending") | locked(f"/batches/{BATCH}"),
         theirs=batch("Processing") | {f"/batches/{BATCH}/states": None},
@@ -280,7 +279,7 @@ CASES: dict[str, Case] = {
     "job_held": Case(then(submit_and_fill, lambda side: side.hold(J1)), READY | job(J1, "held", "Pending")),
     "job_prepared_for_services": Case(prepare_storing, READY | PREPARED),
     "lock_store": Case(
-        # Merritt's library has it with its session, its services without one, and Headgate does as the services.
+        # Merritt's library has it with its session, its services without one; Headgate does the same as the services.
         take_to_store,
         READY | PREPARED | locked(f"/jobs/{J1}") | {"/locks/storage/ark_99999_fk4x": None},
         theirs={"/locks/storage/ark_99999_fk4x": EPHEMERAL},
@@ -304,7 +303,7 @@ CASES: dict[str, Case] = {
         lambda side: side.lock("foo", "bar"), {"/locks/collections/bar": None, "/locks/collections/foo": None}
     ),
 }  # fmt: skip
-#: A job fails in each state that has such a row, is resumed in each, and stays where it was otherwise.
+#: A job fails in each state that has such a row, is resumed in each, and otherwise stays where it was.
 for _state in ("pending", "downloading", "processing", "storing", "recording", "notify"):
     _fail, _before = partial(fail_in, state=_state), GOOD.get(_state)
     CASES[f"job_failed_in_{_state}"] = Case(
@@ -329,16 +328,18 @@ ACTORS = [(name, who) for name, case in CASES.items() for who in ("ours", "their
 
 
 @pytest.mark.parametrize(("name", "who"), ACTORS)
-def test_the_tree_is_as_described(sides: dict[str, Side], gate: Gate, other: OtherSide, name: str, who: str) -> None:
+def test_the_tree_matches_its_description(
+    sides: dict[str, Side], gate: Gate, other: OtherSide, name: str, who: str
+) -> None:
     case, before = CASES[name], tree_of(other)
     case.act(sides[who])
     found = tree_of(other)
     here = {"ours": case.ours, "theirs": case.theirs}
     wanted = with_folders(before | case.tree | here.get(who, {}))
-    if who == "both" and found != wanted:  # It was Headgate's turn when the two differ.
+    if who == "both" and found != wanted:  # It was Headgate's turn where the two differ.
         wanted |= case.ours
     assert found == wanted
-    # All that Merritt leaves of a batch is what Headgate keeps beside it.
+    # The only nodes that Merritt leaves of a batch are Headgate's own data about it.
     for fault in gate.queue.faults():
         assert (fault.kind, who == "both") == ("stray-node", True)
         assert gate.queue.repair(fault)

@@ -1,4 +1,4 @@
-"""A tree as it is, and as it should be: every node with its content, but for what is Headgate's own."""
+"""A tree as it is, and as it should be: every node with its content, except Headgate's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from tests.merritt.other_side import OtherSide
 
 Tree = dict[str, Any]
-#: Instead of what is new each time: a time in Merritt's form, names of batches and jobs; and a lock of a session.
+#: Placeholders for values that differ each time: a time in Merritt's form, names of batches and jobs; and a lock of a
+#: session.
 NOW, BATCH_NAME, JOB_NAME, EPHEMERAL = "<now>", "<bid-uuid>", "<jid-uuid>", "<ephemeral>"
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}")
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -17,14 +18,14 @@ _NAMES = {BATCH_NAME: re.compile(f"bid-{_UUID}"), JOB_NAME: re.compile(f"jid-{_U
 
 
 def tree_of(side: OtherSide) -> Tree:
-    """Every node below the root but those of Headgate."""
+    """Every node below the root except those of Headgate."""
     found: Tree = {}
     _walk(side, "", found)
     return found
 
 
 def uuid_of(batch: str) -> str:
-    """The node of a batch by its own name, which is new each time."""
+    """The node of a batch by its own name, which differs each time."""
     return f"/batch-uuids/<of {batch}>"
 
 
@@ -44,7 +45,7 @@ def _content(data: bytes | None) -> Any:
     if not text.startswith("{"):
         return _plain(text) or None
     content = {key: _plain(value) if isinstance(value, str) else value for key, value in json.loads(text).items()}
-    if "status" in content:  # Every change says why, in words of its own.
+    if "status" in content:  # Every transition has its own message.
         assert isinstance(content.pop("message"), str)
     return content
 
@@ -58,6 +59,6 @@ def _plain(text: str) -> str:
 
 
 def with_folders(tree: Tree) -> Tree:
-    """The same with the folders above its nodes."""
+    """The same, including the parent folders of its nodes."""
     folders = {path[: at.start()] for path in tree for at in re.finditer("/", path)} - {""}
     return dict.fromkeys(folders) | tree

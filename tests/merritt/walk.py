@@ -1,4 +1,4 @@
-"""An independent walk of a tree of batches and jobs: whatever is not where it belongs, by its public descriptions."""
+"""An independent check of a tree of batches and jobs: everything that is misplaced, by the public descriptions."""
 
 import re
 from collections import defaultdict
@@ -7,7 +7,7 @@ from tests.merritt.other_side import FOLDERS, OtherSide
 
 
 def orphans(side: OtherSide) -> list[str]:
-    """The nodes that belong to nothing, and the jobs and batches that lack one."""
+    """The nodes that belong to no job or batch, and the jobs and batches that lack one."""
     found: list[str] = []
     batches, jobs = side.names("/batches"), [name for name in side.names("/jobs") if name != "states"]
     entries, references = _entries(side), _references(side, batches)

@@ -68,7 +68,7 @@ TOKENS = [
 
 
 class Parser(NamedTuple):
-    """What reads an input (and may use a folder), good inputs, and errors beside our own that its callers handle."""
+    """The function that reads an input (and may use a folder), valid inputs, and other errors that its callers handle."""
 
     read: Callable[[bytes, Path], object]
     seeds: list[bytes]

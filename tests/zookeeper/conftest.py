@@ -1,4 +1,4 @@
-"""Fixtures for what is special about ZooKeeper."""
+"""Fixtures for behaviour specific to ZooKeeper."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +17,7 @@ OpenStore = Callable[..., ZookeeperLocks]
 
 @pytest.fixture
 def url(servers: Servers) -> Iterator[str]:
-    """A folder of its own on the shared server."""
+    """A separate folder on the shared server."""
     fresh = servers.fresh("zookeeper")
     yield fresh
     servers.drop("zookeeper", fresh)
@@ -25,7 +25,7 @@ def url(servers: Servers) -> Iterator[str]:
 
 @pytest.fixture
 def open_store(url: str) -> Iterator[OpenStore]:
-    """Opens any number of stores, each with sessions of its own, and closes them at the end."""
+    """Opens any number of stores, each with its own sessions, and closes them at the end."""
     opened: list[ZookeeperLocks] = []
 
     def open_one(other: str | None = None) -> ZookeeperLocks:
@@ -44,7 +44,7 @@ def store(open_store: OpenStore) -> ZookeeperLocks:
 
 @pytest.fixture
 def proxy(url: str) -> Iterator[FrameProxy]:
-    """A proxy before the server, for one that is to lose answers or connections."""
+    """A proxy before the server, for a store that has to lose answers or connections."""
     host, _, port = url.split("/")[2].partition(":")
     with FrameProxy((host, int(port))) as proxy:
         yield proxy
@@ -52,13 +52,13 @@ def proxy(url: str) -> Iterator[FrameProxy]:
 
 @pytest.fixture
 def proxied(url: str, proxy: FrameProxy, open_store: OpenStore) -> ZookeeperLocks:
-    """A store that talks through the proxy."""
+    """A store that connects through the proxy."""
     return open_store(f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}?patience=10")
 
 
 @pytest.fixture
 def raw(url: str) -> Iterator[Any]:
-    """Kazoo itself, to look behind the store and to spoil what is there."""
+    """A plain kazoo client, to read behind the store and to damage its nodes."""
     client = KazooClient(hosts=url.split("/")[2])
     client.start()
     yield client

@@ -1,4 +1,4 @@
-"""The trees that the Merritt queue and Merritt's library show for each step of a batch's life, written by hand.
+"""The trees of the Merritt queue and of Merritt's library for each step of a batch, written by hand.
 
 NOW stands for a time in the form of the spelling; LOCK for an ephemeral node; REF for an empty reference.
 """
@@ -12,7 +12,7 @@ Tree = dict[str, Any]
 B, J1, J2 = "bid0000000000", "jid0000000001", "jid0000000002"
 URL = "https://example.org/payload.checkm"
 
-#: Why a batch, and a job, is where it is, where nobody gave a reason.
+#: The message of a batch, and of a job, when no reason was given.
 BATCH_SAYS = {
     "pending": "A payload was submitted; nothing has been fetched yet.",
     "processing": "All its jobs have been created.",
@@ -119,7 +119,7 @@ def merritt_batch(status: str, message: str | None = None) -> Tree:
 
 
 def merritt_folders(*empty: str, **refs: list[str]) -> Tree:
-    """`empty`: folders that are there beside those of jobs; Merritt makes each for its first job."""
+    """`empty`: folders that exist in addition to those of jobs; Merritt creates each for its first job."""
     tree: Tree = {f"/batches/{B}/states": None}
     for folder in ("processing", *empty, *refs):
         tree[f"/batches/{B}/states/batch-{folder}"] = None

@@ -1,4 +1,4 @@
-"""Every error of kazoo is either dealt with by the store or becomes one of ours."""
+"""Every error of kazoo is either handled by the store or translated to one of ours."""
 
 import inspect
 from typing import Any
@@ -11,7 +11,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from headgate import BadValue, HeadgateError, StoreUnavailable
 from headgate.stores.zookeeper.ensemble.session import ANSWERS, FAILURES, FORBIDDEN, INTERRUPTIONS, translate
 
-#: Only ever a base of others.
+#: Used only as a base class.
 BASES = {exceptions.KazooException, exceptions.ZookeeperError}
 ALL: set[Any] = {
     each

@@ -77,10 +77,10 @@ def test_a_leased_grant_is_handed_over_by_the_release_itself(store: ZookeeperLoc
     assert (grant.id, grant.token, grant.since, grant.lease) == (held.id, held.token, held.since, 5.0)
 
 
-def test_a_persistent_grant_is_never_made_for_a_waiter_that_may_be_dead(
+def test_a_persistent_lock_is_never_granted_to_a_waiter_that_may_be_dead(
     store: ZookeeperLocks, open_store: OpenStore
 ) -> None:
-    """It would be held forever: the waiter takes it itself when it is woken."""
+    """It would be held forever: the waiter acquires it itself when it is woken."""
     other = open_store()
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
     ticket = other.queue_up(request_for("b", (R, EXCLUSIVE)))
@@ -107,10 +107,10 @@ def test_all_readers_at_the_head_of_the_queue_are_granted_together(
     assert [waiter.client for waiter in store.waiters()] == ["w2", "late reader"]
 
 
-def test_a_reader_does_not_pass_a_waiting_writer_even_out_of_memory(
+def test_a_reader_does_not_pass_a_waiting_writer_because_of_outdated_memory(
     store: ZookeeperLocks, open_store: OpenStore
 ) -> None:
-    """A process that remembers the resource as held by readers only must not grant by that memory."""
+    """A process that remembers that only readers hold the resource must not grant from that memory."""
     reader, writer = open_store(), open_store()
     store.acquire(request_for("r1", (R, SHARED), lease=5))
     (mine,) = reader.acquire(request_for("r2", (R, SHARED), lease=5))
@@ -125,20 +125,20 @@ def test_a_reader_does_not_pass_a_waiting_writer_even_out_of_memory(
 def test_a_holder_that_dies_while_others_wait_is_noticed_by_the_next(
     url: str, store: ZookeeperLocks, open_store: OpenStore
 ) -> None:
-    """The waiter watches what blocks it: nobody polls, and nobody else needs to act."""
+    """The waiter watches its blocker: no process polls, and no other process needs to act."""
     doomed = open_store()
     doomed.acquire(request_for("doomed", (R, EXCLUSIVE), lease=5))
     ticket = store.queue_up(request_for("next", (R, EXCLUSIVE), lease=5))
     assert isinstance(ticket, Ticket)
     woken = in_thread(lambda: await_turn(store, ticket, 60))
-    time.sleep(0.2)  # Until it watches; there is no sign of that from outside.
+    time.sleep(0.2)  # Wait until it watches; that cannot be observed from outside.
     doomed.close()
     woken.result(timeout=5)
     assert store.take_turn(ticket)
     assert [entry.event for entry in history_of(store)] == ["grant", "expire", "grant"]
 
 
-def test_a_waiter_that_dies_before_it_takes_up_its_grant_blocks_nobody(
+def test_a_waiter_that_dies_before_it_confirms_its_grant_blocks_nobody(
     url: str, store: ZookeeperLocks, open_store: OpenStore
 ) -> None:
     doomed, last = open_store(), open_store()

@@ -1,4 +1,4 @@
-"""Leases are judged by the leader's clock: anyone who renews in time wins, a clean end is an end, and no call hangs."""
+"""Leases are judged by the leader's clock: renewals in time win, a clean exit releases locks, and no call hangs."""
 
 import contextlib
 import dataclasses
@@ -117,7 +117,7 @@ def test_a_grant_for_a_client_of_the_service_outlives_the_service(store: Zookeep
     assert store.renew(lock.id, lock.token).token == lock.token
 
 
-def test_a_waiter_that_dies_before_it_takes_up_a_long_lease_keeps_nobody_out_for_long(
+def test_a_waiter_that_dies_before_it_confirms_a_long_lease_blocks_only_briefly(
     store: ZookeeperLocks, open_store: OpenStore
 ) -> None:
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
@@ -130,7 +130,7 @@ def test_a_waiter_that_dies_before_it_takes_up_a_long_lease_keeps_nobody_out_for
     assert held.expires_in <= 30
 
 
-def test_a_long_lease_that_is_taken_up_is_whole(store: ZookeeperLocks, open_store: OpenStore) -> None:
+def test_a_confirmed_long_lease_has_its_full_length(store: ZookeeperLocks, open_store: OpenStore) -> None:
     other = open_store()
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE)))
     ticket = other.queue_up(request_for("b", (R, EXCLUSIVE), lease=3600))
@@ -142,7 +142,7 @@ def test_a_long_lease_that_is_taken_up_is_whole(store: ZookeeperLocks, open_stor
     until(lambda: (store.list(LockFilter())[0].expires_in or 0) > 1000, "the whole lease")
 
 
-# ------------------------------------------------------------------ what may be left behind
+# ------------------------------------------------------------------ abandoned locks
 
 
 def test_a_holder_that_was_notified_of_its_loss_stops_renewing(
@@ -183,7 +183,7 @@ def test_a_call_whose_outcome_is_unknown_leaves_no_lock(
         assert store.acquire(request_for("next", (R, EXCLUSIVE)))
 
 
-def test_a_caller_that_asks_again_by_the_same_id_keeps_the_grant(
+def test_a_caller_that_repeats_its_request_id_keeps_the_grant(
     url: str, store: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     store.register_resource(R)
@@ -238,7 +238,7 @@ CALLS: dict[str, Callable[[Gate, Any], object]] = {
 
 
 def test_every_call_ends_in_time_when_the_server_falls_silent(url: str, proxy: FrameProxy) -> None:
-    """Nothing is refused and nothing is closed: the connection just hears no more."""
+    """No refusal, and no closed connection: the connection just receives nothing more."""
     with far_gate(url, proxy, answer_within="2") as gate:
         lock = gate.locks.acquire("a", R, "write", lease=60)
         gate.queue.acquire_job("pending", lease=5)

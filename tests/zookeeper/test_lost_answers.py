@@ -1,4 +1,4 @@
-"""A lost answer says nothing: what was done is recognised as ours, never done twice, and leaves no orphan."""
+"""After a lost answer the change is recognised as ours, never repeated, and leaves no orphan."""
 
 import threading
 
@@ -43,7 +43,7 @@ def test_a_release_whose_answer_was_lost_is_done_once(
     assert events(store) == ["grant", "release"]
 
 
-def test_one_hold_less_whose_answer_was_lost_is_one_only(
+def test_one_hold_less_whose_answer_was_lost_is_counted_once(
     store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     lock, *_ = [proxied.acquire(request_for("a", (R, EXCLUSIVE), reentrant=True))[0] for _ in range(3)]
@@ -67,7 +67,7 @@ def test_a_change_whose_answer_was_lost_is_done_once(
     assert events(store) == ["grant", act]
 
 
-def test_a_place_in_the_queue_whose_answer_was_lost_is_one_only(
+def test_a_queue_position_whose_answer_was_lost_is_taken_once(
     store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     (lock,) = store.acquire(request_for("holder", (R, EXCLUSIVE)))
@@ -82,7 +82,7 @@ def test_a_place_in_the_queue_whose_answer_was_lost_is_one_only(
     assert store.waiters() == []
 
 
-def test_places_in_several_queues_whose_answer_was_lost_are_taken_once(
+def test_positions_in_several_queues_whose_answer_was_lost_are_taken_once(
     store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
     store.acquire(request_for("holder", ("r1", EXCLUSIVE)))
@@ -109,10 +109,10 @@ def test_a_collection_whose_answer_was_lost_is_taken_whole(
     assert events(store) == ["grant"] * 5
 
 
-def test_a_waiter_that_gives_up_while_the_server_is_away_leaves_the_queue(
+def test_a_waiter_that_gives_up_during_an_outage_leaves_the_queue(
     store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
-    """The session may stay alive, but its place in the queue must not."""
+    """The session may stay alive, but its queue position must not."""
     (lock,) = store.acquire(request_for("holder", (R, EXCLUSIVE)))
     ticket = proxied.queue_up(request_for("waiter", (R, EXCLUSIVE), lease=10))
     assert isinstance(ticket, Ticket)
@@ -140,7 +140,7 @@ def test_a_cancelled_waiter_that_was_granted_meanwhile_releases_the_lock(store: 
 def test_a_store_that_is_gone_for_good_leaves_the_caller_with_the_request_id(
     store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
-    """Repeated with the same request id, the grant that may have been made is found."""
+    """A repeat with the same request id finds the grant, if there was one."""
     store.register_resource(R)
     object.__setattr__(proxied._sessions._servers, "patience", 0.5)
     request = request_for("a", (R, EXCLUSIVE))

@@ -1,4 +1,4 @@
-"""What is special about history that leaves ZooKeeper: what must stay, what may still change, what is not known."""
+"""History that moves out of ZooKeeper: which entries stay, which may still change, and lost answers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -71,7 +71,7 @@ def test_the_newest_folders_and_the_young_ones_stay(store: ZookeeperLocks, raw: 
     assert raw.get(f"{root}/{folders[-1]}")[1].version == 0, "the newest is still open"
 
 
-def test_a_portion_costs_as_much_as_a_portion(
+def test_the_cost_of_a_move_depends_on_its_portion_only(
     store: ZookeeperLocks, keeper: HistoryKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, sizes, ask = locks_of(store), list[int](), ZkSession.ask
@@ -101,7 +101,7 @@ def test_a_refusal_that_is_counted_meanwhile_is_not_lost(
     assert told_of_refusals(store) == [2]
     while move(source, keeper, 0.0):
         pass
-    keeper.copy(source.tag, [stale])  # A mover that slept does not bring back what was.
+    keeper.copy(source.tag, [stale])  # A mover that was suspended does not restore removed entries.
     assert told_of_refusals(store) == [2]
     refuse(store)
     assert told_of_refusals(store) == [1, 2], "what has been moved is not counted on"
@@ -125,7 +125,7 @@ def test_a_foreign_node_stays_and_does_not_block_the_removal_of_others(
     assert history_of(store) == told
 
 
-def test_another_entry_of_the_same_id_is_never_written_over(store: ZookeeperLocks, keeper: HistoryKeeper) -> None:
+def test_another_entry_of_the_same_id_is_never_overwritten(store: ZookeeperLocks, keeper: HistoryKeeper) -> None:
     go_on(store, folders=4)
     source = locks_of(store)
     leaf = source.oldest(0.0, 1)[0]
@@ -136,10 +136,10 @@ def test_another_entry_of_the_same_id_is_never_written_over(store: ZookeeperLock
     assert history_of(store) == before
 
 
-def test_a_lost_answer_whose_history_was_moved_is_said_to_be_not_known(
+def test_a_lost_answer_whose_history_was_moved_is_reported_as_unknown(
     store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy, keeper: HistoryKeeper, raw: Any
 ) -> None:
-    """Otherwise it would be taken for a change that did not happen, and done again."""
+    """Otherwise it would be mistaken for a change that did not happen, and be repeated."""
     (lock,) = proxied.acquire(request_for("a", (R, SHARED)))
     proxy.lose_answer_to(MULTI)
     cutting = in_thread(proxy.cut_when_lost)

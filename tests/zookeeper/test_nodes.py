@@ -1,4 +1,4 @@
-"""What the nodes hold: read back exactly, and one that holds something else hides nothing."""
+"""The content of nodes is read exactly as written, and a foreign node hides no other."""
 
 import dataclasses
 from typing import Any
@@ -69,7 +69,9 @@ SHORT_TEXT = st.text(min_size=1, max_size=15)
 
 
 @given(SHORT_TEXT, SHORT_TEXT, SHORT_TEXT, SHORT_TEXT, st.sampled_from(Mode))
-def test_a_place_is_all_in_its_name(client: str, owner: str, request_id: str, note: str, mode: Mode) -> None:
+def test_a_queue_position_is_stored_in_its_name(
+    client: str, owner: str, request_id: str, note: str, mode: Mode
+) -> None:
     request = Request(request_id, client, (Want("r", mode),), 5.0, 1.5, owner=owner, note=note)
     place = some_place(request, 5.0)
     assert "/" not in place.name
@@ -93,8 +95,8 @@ def some_place(request: Request, lease: float | None) -> WaitNode:
     return place
 
 
-def test_places_are_in_order_when_the_numbers_begin_again() -> None:
-    """ZooKeeper counts the children that a node ever had in 32 bits."""
+def test_queue_positions_are_in_order_when_the_numbers_wrap_around() -> None:
+    """ZooKeeper counts all children that a node ever had in 32 bits."""
     name = place_name(Request("id", "c", (Want("r", SHARED),)), SHARED, "mark", 42, None)
     numbers = ["2147483646", "2147483647", "-2147483648", "-2147483647"]
     places = [read_place(name + number) for number in reversed(numbers)]
@@ -102,7 +104,7 @@ def test_places_are_in_order_when_the_numbers_begin_again() -> None:
 
 
 @pytest.mark.parametrize("name", [".", "..", "a b", "Zoë", "100%", "-", "x:y"])
-def test_any_client_has_a_node(name: str) -> None:
+def test_any_client_name_has_a_node(name: str) -> None:
     assert client_name(name_of(Tree("/x").client(name))) == name
 
 
@@ -131,8 +133,8 @@ def test_a_node_that_holds_something_else_is_named_and_hides_no_other(
     assert store.expire() == 0
 
 
-def test_all_of_a_collection_or_none(store: ZookeeperLocks, raw: Any) -> None:
-    """One multi: a single node that has moved on leaves all others as they were."""
+def test_a_collection_is_acquired_whole_or_not_at_all(store: ZookeeperLocks, raw: Any) -> None:
+    """One multi: if a single node has changed, all others stay as they were."""
     wants = [(f"r{number}", EXCLUSIVE) for number in range(20)]
     store.acquire(request_for("b", ("r13", SHARED)))
     before = {
@@ -192,7 +194,7 @@ def test_refusals_of_one_minute_are_one_entry_and_the_next_minute_begins_another
         refuse(store)
     (entry,) = history_of(store, event="refuse")
     assert entry.count == 4
-    monkeypatch.setattr(refusals, "MINUTE", 1)  # Every millisecond is a minute of its own.
+    monkeypatch.setattr(refusals, "MINUTE", 1)  # Every millisecond counts as a minute.
     refuse(store)
     monkeypatch.undo()
     refuse(store)
@@ -200,7 +202,7 @@ def test_refusals_of_one_minute_are_one_entry_and_the_next_minute_begins_another
 
 
 def test_a_client_that_was_cut_off_while_it_was_refused_is_refused_again(store: ZookeeperLocks) -> None:
-    """It made the node of its refusals, and did not come to write where it leads."""
+    """It created the node of its refusals, and died before it wrote the entry."""
     node = store._tree.refusal("r", "b")
     store._sessions.base.ask(make(parent(node)), make(node))
     store.acquire(request_for("a", ("r", EXCLUSIVE)))
@@ -209,8 +211,8 @@ def test_a_client_that_was_cut_off_while_it_was_refused_is_refused_again(store: 
     assert [entry.count for entry in history_of(store, event="refuse")] == [2]
 
 
-def test_a_waiter_is_listed_from_when_its_place_counts(store: ZookeeperLocks) -> None:
-    """Readers that know the resource are granted until it is marked: anyone who is listed is not passed by them."""
+def test_a_waiter_is_listed_as_soon_as_its_position_counts(store: ZookeeperLocks) -> None:
+    """Readers that know the resource are granted until it is marked: a listed waiter is not passed by them."""
     store.acquire(request_for("a", ("r", SHARED)))
     name = place_name(request_for("w", ("r", EXCLUSIVE)), EXCLUSIVE, "0123456789", store._sessions.base.id, None)
     store._sessions.base.change(join(f"{store._tree.resource('r')}/{name}"))

@@ -1,4 +1,4 @@
-"""A store is made by the first comer; what is not Headgate's is refused; a URL is read exactly."""
+"""A store is created by the first process; foreign nodes are refused; a URL is read exactly."""
 
 import json
 from typing import Any
@@ -71,7 +71,7 @@ def test_a_client_without_the_password_cannot_use_a_protected_tree(url: str, ope
     owner.close()
 
 
-def test_many_who_open_an_empty_folder_at_once_find_one_store(open_store: OpenStore) -> None:
+def test_processes_that_open_an_empty_folder_at_once_find_one_store(open_store: OpenStore) -> None:
     futures = [in_thread(open_store) for _ in range(8)]
     assert len({future.result(timeout=30).tag for future in futures}) == 1
 
@@ -84,7 +84,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\xff", b"[]", b'"text"', b'{"tag": "xyz"}', b'{"tag": "toolong", "schema": "1"}']
 )
-def test_a_node_of_something_else_is_refused(url: str, raw: Any, data: bytes) -> None:
+def test_a_node_of_another_program_is_refused(url: str, raw: Any, data: bytes) -> None:
     raw.create(f"/{url.rpartition('/')[2]}/headgate", data, makepath=True)
     with pytest.raises(ForeignStore, match="of another program"):
         open_zookeeper(url)
@@ -99,8 +99,10 @@ def test_a_store_of_another_schema_is_refused(url: str, raw: Any, schema: str, w
         open_zookeeper(url)
 
 
-def test_a_folder_in_which_nothing_can_be_made_is_refused(url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is another program's, and ends with that program's session."""
+def test_a_folder_without_permission_to_create_nodes_is_refused(
+    url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It belongs to another program, and ends with that program's session."""
     monkeypatch.setattr(tries, "BUSY_SECONDS", 0.2)
     raw.create(f"/{url.rpartition('/')[2]}", ephemeral=True)
     with pytest.raises(StoreUnavailable, match="could not be made"):

@@ -1,4 +1,4 @@
-"""A service that was away moves leases on by that time on ZooKeeper too."""
+"""After an outage of the service, leases on ZooKeeper are extended by its length too."""
 
 import time
 from typing import Any
@@ -11,7 +11,7 @@ from headgate.core.queue.model import Item
 from tests.contract.queue_steps import batch_with_jobs
 from tests.waiting import until
 
-#: Long enough to be renewed once on a busy machine, short enough to be waited for.
+#: Long enough to be renewed once on a busy machine, short enough for a test.
 LEASE = 1.0
 
 
@@ -69,5 +69,5 @@ def test_leases_that_expired_before_the_outage_stay_expired(gate: Gate) -> None:
         gate.queue.renew(job)
 
 
-def test_a_store_on_which_no_service_ever_was_had_no_outage(gate: Gate) -> None:
+def test_a_store_that_never_had_a_service_had_no_outage(gate: Gate) -> None:
     assert outages(gate).bridge() == 0

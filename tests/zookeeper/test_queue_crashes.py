@@ -1,4 +1,4 @@
-"""Owners that die with their session, in both spellings: counted under our own node, and nowhere else."""
+"""Owners whose session ends, in both spellings: counted under our own node only."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def spelt(request: pytest.FixtureRequest, url: str) -> str:
 
 @pytest.fixture
 def gates(spelt: str) -> Iterator[tuple[Gate, Gate]]:
-    """One that looks on, and one whose sessions end."""
+    """One store that observes, and one whose sessions end."""
     with headgate.connect(spelt) as gate, headgate.connect(spelt) as doomed:
         yield gate, doomed
 
@@ -36,7 +36,7 @@ def die(doomed: Gate, queue: Queue, state: str, url: str) -> str:
     return taken.id
 
 
-def test_a_job_is_held_in_every_state_and_the_tree_is_as_others_know_it(
+def test_a_job_is_held_in_every_state_without_foreign_nodes(
     gates: tuple[Gate, Gate], spelt: str, url: str, raw: Any
 ) -> None:
     gate, doomed = gates
@@ -84,7 +84,7 @@ def test_sessions_that_end_are_counted_by_the_next_taker(gates: tuple[Gate, Gate
     assert retaken(lambda: gate.queue.acquire_batch("pending", lease=LONG)).crashes == 1
 
 
-def test_neither_an_orderly_end_nor_a_lost_session_that_reports_is_a_crash(
+def test_neither_a_clean_exit_nor_a_report_after_a_lost_session_is_a_crash(
     gates: tuple[Gate, Gate], spelt: str, url: str
 ) -> None:
     gate, doomed = gates
@@ -98,7 +98,7 @@ def test_neither_an_orderly_end_nor_a_lost_session_that_reports_is_a_crash(
     with pytest.raises(ItemLost):
         doomed.queue.fire(lost, "accept")
     assert gate.queue.reap() == 0
-    # Its session lives, and it did not renew in time: the lease expired, and nobody reports it.
+    # Its session is alive, and it did not renew in time: the lease expired, and the item is not reported.
     slow = doomed.queue.acquire_job("pending", lease=SHORT)
     assert slow is not None
     until(lambda: not gate.queue.job(lost.id).worker, "its lease to run out")
@@ -109,8 +109,8 @@ def test_neither_an_orderly_end_nor_a_lost_session_that_reports_is_a_crash(
     assert gate.queue.faults() == []
 
 
-def test_a_note_of_what_is_gone_is_a_fault(gates: tuple[Gate, Gate], url: str, raw: Any) -> None:
-    """And what another tool moved meanwhile starts again."""
+def test_a_note_of_a_removed_item_is_a_fault(gates: tuple[Gate, Gate], url: str, raw: Any) -> None:
+    """And if another tool moved it meanwhile, the count starts again."""
     queue, root = gates[0].queue, f"/{url.rpartition('/')[2]}"
     batch_with_jobs(queue)
     (job,) = queue.jobs()

@@ -1,4 +1,4 @@
-"""Nodes that others half-wrote, spoilt or removed: shown, repaired where that is safe, and never in anybody's way."""
+"""Nodes that other programs damaged or removed: shown, repaired where that is safe, and never an obstacle."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def root(url: str) -> str:
 
 
 def repaired(queue: Queue, kind: str, item: str) -> Fault:
-    """The only fault is this one; repaired, there is none."""
+    """This is the only fault; after the repair there is none."""
     (fault,) = queue.faults()
     assert (fault.kind, fault.item) == (kind, item), fault
     assert fault.repair
@@ -43,7 +43,7 @@ def repaired(queue: Queue, kind: str, item: str) -> Fault:
 
 
 Spoil = Callable[[Any, str, str], None]
-#: What another tool left, and what it is called.
+#: Nodes as another tool left them, and the name of the fault.
 SPOILT: dict[str, tuple[str, Spoil]] = {
     "in two places of the queue": (
         "two-entries", lambda raw, root, job: raw.create(f"{root}/jobs/states/notify/05-{job}"),
@@ -67,7 +67,7 @@ SPOILT: dict[str, tuple[str, Spoil]] = {
 
 
 @pytest.mark.parametrize("what", SPOILT)
-def test_a_job_that_is_not_where_it_says_is_put_there(gate: Gate, raw: Any, root: str, what: str) -> None:
+def test_a_job_in_the_wrong_place_is_moved_to_its_state(gate: Gate, raw: Any, root: str, what: str) -> None:
     queue = gate.queue
     job = job_in(queue, "downloading")
     kind, spoil = SPOILT[what]
@@ -85,7 +85,7 @@ def test_a_job_that_is_not_where_it_says_is_put_there(gate: Gate, raw: Any, root
      ("/batches/bid0000000000/states/batch-processing/jid0000000077", "reference-without-job")],
 )  # fmt: skip
 def test_a_reference_to_a_missing_job_is_removed(gate: Gate, raw: Any, root: str, path: str, kind: str) -> None:
-    """Such a reference would keep its batch from ever finishing; consumers pass over such an entry."""
+    """Such a reference would prevent its batch from ever finishing; consumers skip such an entry."""
     queue = gate.queue
     job = job_in(queue, "pending")
     raw.create(root + path)
@@ -94,7 +94,7 @@ def test_a_reference_to_a_missing_job_is_removed(gate: Gate, raw: Any, root: str
 
 
 def test_a_malformed_entry_is_removed(gate: Gate, raw: Any, root: str) -> None:
-    """Three digits, as a priority of 105 gives: Merritt's consumers stop at it."""
+    """Three digits, as from a priority of 105: Merritt's consumers stop at it."""
     job = job_in(gate.queue, "pending")
     raw.create(f"{root}/jobs/states/pending/005-jid0000000001")
     assert taken_job(gate.queue).id == job.id
@@ -124,7 +124,7 @@ def test_a_status_that_cannot_be_read_hides_nothing_else(gate: Gate, raw: Any, r
     assert taken_job(queue).id == bad
 
 
-def test_an_id_without_a_status_is_no_job(gate: Gate, raw: Any, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_without_a_status_is_not_a_job(gate: Gate, raw: Any, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = gate.queue
     batch_with_jobs(queue)
     raw.create(f"{root}/jobs/jid0000000090")
@@ -161,10 +161,8 @@ def test_a_job_whose_batch_is_gone_is_removed(gate: Gate, raw: Any, root: str) -
     assert raw.get_children(f"{root}/jobs/states/pending") == []
 
 
-def test_a_removal_that_was_cut_off_is_taken_up(
-    gate: Gate, raw: Any, root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed between two portions: nobody sees the rest, and a repair removes it."""
+def test_an_interrupted_removal_is_continued(gate: Gate, raw: Any, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between two portions: no reader sees the rest, and a repair removes it."""
     queue = gate.queue
     batch = batch_with_jobs(queue, 5)
     for _ in range(5):
@@ -196,7 +194,7 @@ def test_a_removal_that_was_cut_off_is_taken_up(
 
 
 def test_nodes_that_another_tool_put_below_a_job_are_deleted_with_it(gate: Gate, raw: Any, root: str) -> None:
-    """Nodes of Merritt's, and nodes below them; and what is already gone is in nobody's way."""
+    """Merritt's nodes, and nodes below them; nodes that are already gone cause no error."""
     queue = gate.queue
     batch = batch_with_jobs(queue, 3)
     first, second, _ = (queue.fire(taken_job(queue), "hold", WHY).id for _ in range(3))
@@ -235,7 +233,7 @@ def test_a_node_that_blocks_a_removal_is_named_and_the_removal_continues_without
     assert raw.get_children(f"{root}/jobs") == ["states"]
 
 
-def test_a_node_that_goes_while_it_is_read_is_left_out(gate: Gate, raw: Any, root: str) -> None:
+def test_a_node_that_is_removed_while_it_is_read_is_left_out(gate: Gate, raw: Any, root: str) -> None:
     queue = gate.queue
     batch_with_jobs(queue, 3)
     first, second, third = (job.id for job in queue.jobs())

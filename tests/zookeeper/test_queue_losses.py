@@ -1,4 +1,4 @@
-"""Lost answers, sessions and servers: nothing of the queue is moved twice, half, or by who is no longer there."""
+"""Lost answers, sessions and servers: no item is moved twice, partly, or by a consumer that lost it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -45,7 +45,7 @@ def gate(url: str) -> Iterator[Gate]:
 
 @contextmanager
 def near_and_far(url: str, proxy: FrameProxy, folder: int) -> Iterator[tuple[Gate, Gate]]:
-    """A gate on a new store, and one on the same that talks through the proxy, all its sessions made."""
+    """A gate on a new store, and one on the same store through the proxy, with all sessions open."""
     near = f"{url}/{folder}"
     with headgate.connect(near) as gate, headgate.connect(through(near, proxy)) as far:
         assert far.queue.acquire_job("pending", lease=LONG) is None
@@ -70,7 +70,7 @@ def completed_batch(queue: Queue) -> str:
     return batch_in(queue, "completed").id
 
 
-#: What is prepared without losses, what is done with them, and the events that it adds, once.
+#: The preparation without losses, the operation, and the events that it adds, once.
 ACTS: dict[str, tuple[Prepare, Act, list[str]]] = {
     "submit": (lambda _: None, lambda queue, _: new_batch(queue), ["submit"]),
     "take a batch": (new_batch, lambda queue, _: taken_batch(queue), []),
@@ -131,7 +131,7 @@ ACTS: dict[str, tuple[Prepare, Act, list[str]]] = {
 
 @pytest.mark.parametrize("what", ACTS)
 def test_a_change_whose_answer_was_lost_happens_once(url: str, proxy: FrameProxy, what: str) -> None:
-    """For each multi of each act in turn, until there is none left to lose."""
+    """For each multi of each operation in turn, until there is none left to lose."""
     prepare, act, added = ACTS[what]
     skip = 0
     while True:
@@ -164,7 +164,7 @@ def check(gate: Gate, what: str, answer: Any) -> None:
 
 
 def expire(gate: Gate, lease: float, url: str) -> None:
-    """End the session that takings of that lease live by, as the server would."""
+    """End the session of items taken with that lease, as the server would."""
     store = gate.store.queue
     assert isinstance(store, ZookeeperQueue)
     session = store._sessions.leasing(lease)
@@ -198,7 +198,7 @@ def test_a_worker_that_lost_its_session_cannot_report_and_the_job_runs_again(url
 
 
 def test_a_worker_that_lost_its_session_does_not_touch_the_lock_of_another_tool(url: str, gate: Gate, raw: Any) -> None:
-    """Merritt's consumers make a lock and rewrite nothing: the token alone would still fit."""
+    """Merritt's consumers create a lock and change nothing else: the token alone would still match."""
     job_in(gate.queue, "processing")
     job = taken_job(gate.queue, "processing")
     expire(gate, LONG, url)
@@ -211,8 +211,8 @@ def test_a_worker_that_lost_its_session_does_not_touch_the_lock_of_another_tool(
     assert raw.exists(lock)
 
 
-def test_anyone_who_sleeps_is_woken_when_a_dead_consumers_job_is_free(url: str, gate: Gate) -> None:
-    """By a watch, long before its time is over."""
+def test_a_waiting_consumer_is_woken_when_a_dead_consumers_job_is_free(url: str, gate: Gate) -> None:
+    """By a watch, long before its pause is over."""
     with headgate.connect(url) as doomed:
         job = job_in(doomed.queue, "pending")
         taken_job(doomed.queue)
@@ -224,7 +224,7 @@ def test_anyone_who_sleeps_is_woken_when_a_dead_consumers_job_is_free(url: str, 
 
 @pytest.mark.parametrize("what", ["take a job", "renew for longer"])
 def test_an_item_whose_taker_never_got_the_answer_becomes_free_again(url: str, proxy: FrameProxy, what: str) -> None:
-    """Its session may live on forever: the job must not be its own."""
+    """Its session may stay alive forever: the job must not stay with it."""
     prepare, act, _ = ACTS[what]
     with near_and_far(url, proxy, 0) as (gate, far):
         prepared = prepare(far.queue)
@@ -248,8 +248,8 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
         headgate.connect("zookeeper://127.0.0.1:1/a?patience=0.5").queue.counts()
 
 
-def test_a_server_that_goes_in_the_middle_comes_back(private_server: Callable[[str], PrivateServer]) -> None:
-    """Nothing is known meanwhile, and nothing was lost after."""
+def test_an_outage_in_the_middle_of_a_step_loses_nothing(private_server: Callable[[str], PrivateServer]) -> None:
+    """Nothing is known during the outage, and nothing was lost after it."""
     server = private_server("zookeeper")
     with headgate.connect(f"{server.fresh()}?patience=0.5") as gate:
         queue = gate.queue
@@ -272,7 +272,7 @@ def test_a_server_that_goes_in_the_middle_comes_back(private_server: Callable[[s
 
 
 def persistent(act: Callable[[], T]) -> T:
-    """The answer, when there is one: each session finds its server in its own time, and repeating does no harm."""
+    """The answer, once there is one: each session reconnects in its own time, and repeating does no harm."""
     found: list[T] = []
 
     def tried() -> bool:
@@ -287,7 +287,7 @@ def persistent(act: Callable[[], T]) -> T:
 # ---------------------------------------------------------------- many
 
 
-def test_a_portion_is_made_once_however_often_it_is_cut_off(url: str, proxy: FrameProxy) -> None:
+def test_a_portion_is_created_once_however_often_it_is_interrupted(url: str, proxy: FrameProxy) -> None:
     """Jobs with long texts, so that one portion is several multis; the answer to each is lost."""
     rows = [NewJob(f"https://example.org/{number}", settings={"note": "x" * 200_000}) for number in range(9)]
     with near_and_far(url, proxy, 0) as (gate, far):
@@ -302,10 +302,10 @@ def test_a_portion_is_made_once_however_often_it_is_cut_off(url: str, proxy: Fra
         assert gate.queue.batch(taken.id).made == 9
 
 
-def test_a_report_that_no_node_can_hold_is_in_several(
+def test_a_report_too_large_for_one_node_is_split(
     url: str, gate: Gate, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole for anyone who reads it; the parts of an earlier report go, and all of them with their batch."""
+    """Complete for every reader; the parts of an earlier report are removed, and all of them with their batch."""
     monkeypatch.setattr(queue_reports, "MOST_IDS", 3)
     queue = gate.queue
     batch = batch_in(queue, "failed")
@@ -326,7 +326,7 @@ def test_a_report_that_no_node_can_hold_is_in_several(
 
 
 def test_a_priority_that_changes_while_a_job_moves_moves_with_it(url: str, gate: Gate) -> None:
-    """The owner remembers the old one; the write finds out, and reads again."""
+    """The owner remembers the old one; its write detects the change and reads again."""
     with headgate.connect(url) as other:
         batch_with_jobs(gate.queue, 2)
         job = taken_job(gate.queue)

@@ -1,4 +1,4 @@
-"""A batch's life as nodes: after each step the tree is what the Merritt queue, or Merritt's library, says."""
+"""The nodes of a batch: after each step the tree matches that of the Merritt queue, or of Merritt's library."""
 
 import json
 import re
@@ -61,7 +61,7 @@ def open_gate(url: str) -> Iterator[OpenGate]:
 
 
 class Looker:
-    """The whole tree of a store, but for what is Headgate's own."""
+    """The whole tree of a store, except Headgate's own nodes."""
 
     def __init__(self, raw: Any, url: str, spelling: str) -> None:
         self._raw = raw
@@ -109,7 +109,7 @@ def submitted(queue: Queue, **more: Any) -> None:
 
 
 BATCH_LOCK = {f"/batches/{B}/lock": LOCK}
-#: What the design's tree holds while the batch is processing, and when its first job is done.
+#: The design's tree while the batch is processing, and when its first job is done.
 RUNNING = DESIGN_EMPTY | design_batch("processing", "2 jobs")
 BOTH, SECOND = design_folders(processing=[J1, J2]), design_job(J2, "pending", None)
 SIZED: dict[str, Any] = {"priority": 10, "space": "1000000000"}
@@ -279,7 +279,7 @@ def delete_report_and_clean(queue: Queue, look: Looker) -> None:
     report = {f"/batches/{B}/status-report": {"last_modified": NOW, "failed_jobs": [], "successful_jobs": [J1]}}
     assert look.tree() == MERRITT_EMPTY | merritt_batch("Completed") | report | gone | M_DONE
     assert queue.faults() == []
-    # What is completed stays in the queue until its batch goes, as in Merritt.
+    # Completed jobs stay in the queue until their batch is removed, as in Merritt.
     assert queue.clean(0) == [J2, B]
     assert look.tree() == MERRITT_EMPTY
 
@@ -297,8 +297,8 @@ def test_a_deleted_batch_of_merritts_waits_for_its_clean_up(open_gate: OpenGate,
     assert look.tree() == MERRITT_EMPTY
 
 
-def test_holds_of_merritts_tools_hold(open_gate: OpenGate, raw: Any, url: str) -> None:
-    """Made without data, and without a word to us."""
+def test_holds_of_merritts_tools_are_honoured(open_gate: OpenGate, raw: Any, url: str) -> None:
+    """Created without data, and without notifying us."""
     queue, root = open_gate("mrt-zk").queue, "/" + url.rpartition("/")[2]
     submitted(queue)
     batch = queue.acquire_batch("pending", lease=LONG)
@@ -319,8 +319,8 @@ def test_holds_of_merritts_tools_hold(open_gate: OpenGate, raw: Any, url: str) -
     assert queue.hold_of("demo") == hold
 
 
-def test_a_job_of_merritts_library_is_ours_to_work_on(open_gate: OpenGate, raw: Any, url: str) -> None:
-    """Made as its Ruby library does, folder by folder; its other moves are read, and none is fired."""
+def test_consumers_work_on_a_job_of_merritts_library(open_gate: OpenGate, raw: Any, url: str) -> None:
+    """Created as its Ruby library does, folder by folder; its other transitions are read, and none is fired."""
     queue, root = open_gate("mrt-zk").queue, "/" + url.rpartition("/")[2]
     status = {"status": "Pending", "last_successful_status": "", "last_modified": "2026-01-02 03:04:05 -0800",
               "retry_count": 0, "message": ""}  # fmt: skip
@@ -350,15 +350,15 @@ def test_a_job_of_merritts_library_is_ours_to_work_on(open_gate: OpenGate, raw: 
         queue.resume(J1)
 
 
-def test_a_spelling_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_spelling_is_refused() -> None:
     assert parse("zookeeper://one/a?spelling=mrt-zk").queue.spelling == "mrt-zk"
     assert parse("zookeeper://one/a").queue.spelling == "design"
     with pytest.raises(BadValue, match="spelling=merritt, which is unknown; known: design, mrt-zk"):
         parse("zookeeper://one/a?spelling=merritt")
 
 
-def test_all_that_is_ours_alone_is_below_one_node(open_gate: OpenGate, raw: Any, url: str) -> None:
-    """And nothing of it is left when a batch is gone, but for its history."""
+def test_all_of_our_own_data_is_below_one_node(open_gate: OpenGate, raw: Any, url: str) -> None:
+    """And none of it is left when a batch is removed, except its history."""
     queue, own = open_gate("design").queue, f"/{url.rpartition('/')[2]}/headgate/queue"
     submitted(queue, request_id="one/two")
     batch = queue.acquire_batch("pending", lease=LONG, worker="me")
@@ -381,7 +381,7 @@ def test_all_that_is_ours_alone_is_below_one_node(open_gate: OpenGate, raw: Any,
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_every_word_of_a_submission_comes_back(spelling: str) -> None:
+def test_every_key_of_a_submission_is_read_back(spelling: str) -> None:
     tree = SPELLINGS[spelling]("/x")
     said = {name: f"the {name}" for name in METADATA if name != "batch_id"}
     given = Submission("demo", "ann", "https://example.org/a", "file", "update", said, "r")

@@ -1,4 +1,4 @@
-"""Sessions: a lock outlives them, a place in a queue does not, and a fork has its own."""
+"""Sessions: a lock outlives them, a queue position does not, and a fork has its own."""
 
 import os
 import threading
@@ -27,7 +27,7 @@ R = "file:///d/1"
 
 
 def test_a_lock_outlives_the_session_that_took_it(url: str, store: ZookeeperLocks) -> None:
-    """Its holder lives and renews: a session that the server ended is no reason to lose it, and nobody is notified."""
+    """Its holder is alive and renews: the end of a session is no reason to lose the lock, and no loss is reported."""
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
     reasons: list[str] = []
     store.watch_loss(lock, reasons.append)
@@ -40,7 +40,7 @@ def test_a_lock_outlives_the_session_that_took_it(url: str, store: ZookeeperLock
     store.release(lock.id, lock.token)
 
 
-def test_a_store_that_was_removed_under_a_process_is_reported_as_such(
+def test_a_store_that_was_removed_while_in_use_is_reported(
     store: ZookeeperLocks, open_store: OpenStore, raw: Any
 ) -> None:
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
@@ -62,10 +62,10 @@ def test_the_watch_over_a_lock_continues_in_the_next_session(
     assert told.wait(10)
 
 
-def test_a_watch_over_a_lock_rests_while_nothing_can_be_said_of_it(
+def test_the_watch_over_a_lock_pauses_while_the_store_returns_errors(
     store: ZookeeperLocks, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection is there, and the store is not."""
+    """The connection is there, but the store is not."""
     (lock,) = store.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
     looks: list[float] = []
     look = LossWatch._look
@@ -83,7 +83,7 @@ def test_a_watch_over_a_lock_rests_while_nothing_can_be_said_of_it(
     assert looks[1] - looks[0] > losses.REST_SECONDS / 2
 
 
-def test_tasks_for_the_time_after_an_outage_are_done_whatever_fails(store: ZookeeperLocks) -> None:
+def test_tasks_after_an_outage_are_done_whatever_fails(store: ZookeeperLocks) -> None:
     done, session = threading.Event(), store._sessions.base
 
     def fail() -> None:
@@ -133,7 +133,7 @@ def test_locks_of_all_lengths_share_one_session(store: ZookeeperLocks) -> None:
 
 
 def test_a_renewal_without_an_answer_does_not_count(proxied: ZookeeperLocks, proxy: FrameProxy) -> None:
-    """Where that session cannot be heard, nobody says that the lock lives on."""
+    """If that session cannot be reached, the lock may have expired."""
     (lock,) = proxied.acquire(request_for("a", (R, EXCLUSIVE), lease=10))
     object.__setattr__(proxied._sessions._servers, "patience", 0.5)
     proxy.cut()
@@ -144,10 +144,10 @@ def test_a_renewal_without_an_answer_does_not_count(proxied: ZookeeperLocks, pro
     assert proxied.renew(lock.id, lock.token).alive
 
 
-def test_a_request_made_while_the_server_is_away_is_never_sent_later(
+def test_a_request_made_during_an_outage_is_never_sent_later(
     store: ZookeeperLocks, proxied: ZookeeperLocks, proxy: FrameProxy
 ) -> None:
-    """Its caller no longer waits for the answer: it would be a lock that nobody knows of."""
+    """Its caller no longer waits for the answer: nobody would know of the lock."""
     store.register_resource(R)
     proxied.acquire(request_for("a", ("other", SHARED)))
     proxy.cut()
@@ -161,7 +161,7 @@ def test_a_request_made_while_the_server_is_away_is_never_sent_later(
     assert session._client.exists(f"{store._tree.root}/late") is None
 
 
-def test_a_server_that_stays_away_is_unavailable_and_works_again_when_it_is_back(
+def test_a_server_is_unavailable_during_an_outage_and_works_again_afterwards(
     private_server: Callable[[str], PrivateServer],
 ) -> None:
     server = private_server("zookeeper")
@@ -195,7 +195,7 @@ def answers(store: ZookeeperLocks) -> bool:
     return True
 
 
-def test_a_forked_child_has_sessions_of_its_own(url: str, store: ZookeeperLocks, open_store: OpenStore) -> None:
+def test_a_forked_child_has_its_own_sessions(url: str, store: ZookeeperLocks, open_store: OpenStore) -> None:
     (lock,) = store.acquire(request_for("parent", (R, SHARED), lease=10))
     child = os.fork()
     if child == 0:
@@ -211,7 +211,7 @@ def test_a_forked_child_has_sessions_of_its_own(url: str, store: ZookeeperLocks,
     assert store.check(lock.id, lock.token).alive
     store.close()
     witness = open_store()
-    assert [each.client for each in witness.list(LockFilter())] == ["child"]  # Only what was the parent's has ended.
+    assert [each.client for each in witness.list(LockFilter())] == ["child"]  # Only the parent's sessions have ended.
 
 
 def test_a_dead_waiter_leaves_the_queue_and_the_next_one_is_granted(url: str, open_store: OpenStore) -> None:
@@ -232,7 +232,7 @@ def test_a_dead_waiter_leaves_the_queue_and_the_next_one_is_granted(url: str, op
     assert grant[0].client == "next"
 
 
-def test_a_waiter_whose_session_ended_takes_a_new_place(url: str, open_store: OpenStore) -> None:
+def test_a_waiter_whose_session_ended_gets_a_new_position(url: str, open_store: OpenStore) -> None:
     holding, waiting = open_store(), open_store()
     (lock,) = holding.acquire(request_for("holder", (R, EXCLUSIVE)))
     ticket = waiting.queue_up(request_for("unlucky", (R, EXCLUSIVE), lease=2))

@@ -1,4 +1,4 @@
-"""Round trips per call. Questions that are sent together are one trip."""
+"""Round trips per call. Requests that are sent together are one trip."""
 
 from collections.abc import Callable
 
@@ -62,9 +62,7 @@ def other(store: ZookeeperLocks, open_store: OpenStore) -> ZookeeperLocks:
 
 
 @pytest.mark.parametrize("lease", [None, LEASE])
-def test_a_resource_that_this_process_remembers_costs_one_trip(
-    store: ZookeeperLocks, trips: Trips, lease: float | None
-) -> None:
+def test_a_known_resource_costs_one_trip(store: ZookeeperLocks, trips: Trips, lease: float | None) -> None:
     first = take(store, "a", lease=lease)
     assert trips(lambda: store.release(first.id, first.token)) == 1
     assert trips(lambda: take(store, "a", lease=lease)) == 1
@@ -76,7 +74,7 @@ def test_checking_and_renewing_a_lock_of_this_process_costs_one_trip(store: Zook
     assert trips(lambda: store.renew(lock.id, lock.token)) == 1
 
 
-def test_calls_on_a_resource_of_another_process(store: ZookeeperLocks, other: ZookeeperLocks, trips: Trips) -> None:
+def test_trips_on_a_resource_of_another_process(store: ZookeeperLocks, other: ZookeeperLocks, trips: Trips) -> None:
     lock = take(other, "b", SHARED)
     counted = {
         "judge its holder, and join it": trips(lambda: take(store, "a", SHARED)),
@@ -86,7 +84,7 @@ def test_calls_on_a_resource_of_another_process(store: ZookeeperLocks, other: Zo
     assert_at_most(counted, 5, 6, 3)
 
 
-def test_a_refusal(store: ZookeeperLocks, other: ZookeeperLocks, trips: Trips) -> None:
+def test_trips_of_a_refusal(store: ZookeeperLocks, other: ZookeeperLocks, trips: Trips) -> None:
     take(store, "a")
 
     def refused() -> None:
@@ -96,7 +94,7 @@ def test_a_refusal(store: ZookeeperLocks, other: ZookeeperLocks, trips: Trips) -
     assert_at_most({"first": trips(refused), "within the same minute": trips(refused)}, 7, 5)
 
 
-def test_waiting_and_being_handed_the_lock(store: ZookeeperLocks, other: ZookeeperLocks, trips: Trips) -> None:
+def test_trips_of_waiting_and_a_hand_over(store: ZookeeperLocks, other: ZookeeperLocks, trips: Trips) -> None:
     lock = take(store, "a")
     tickets: list[Ticket] = []
 
@@ -111,7 +109,7 @@ def test_waiting_and_being_handed_the_lock(store: ZookeeperLocks, other: Zookeep
     assert_at_most(counted, 9, 1, 3, 0)
 
 
-def test_changes_of_a_held_lock(store: ZookeeperLocks, other: ZookeeperLocks, trips: Trips) -> None:
+def test_trips_of_changes_of_a_held_lock(store: ZookeeperLocks, other: ZookeeperLocks, trips: Trips) -> None:
     lock = take(store, "a", lease=None)
     counted = {
         "downgrade": trips(lambda: store.downgrade(lock.id, lock.token)),

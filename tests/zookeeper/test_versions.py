@@ -1,4 +1,4 @@
-"""Operators learn of servers that can lose what they have confirmed."""
+"""Operators are warned of servers that can lose confirmed writes."""
 
 import pytest
 from kazoo.client import KazooClient
@@ -27,7 +27,7 @@ def test_versions_that_lose_confirmed_writes_are_known(version: Version, *, lose
     assert bool(version_notice("zookeeper://zk1", version)) is loses
 
 
-def test_a_server_that_does_not_answer_or_stands_alone_is_no_member() -> None:
+def test_a_server_that_does_not_answer_or_runs_alone_is_not_a_member() -> None:
     assert member_version("srvr is not executed because it is not in the whitelist.\n") is None
     assert member_version("Zookeeper version: 3.8.0-1, built on 2022\nMode: standalone\n") is None
     assert member_version("Zookeeper version: 3.8.0-1, built on 2022\nMode: follower\n") == (3, 8, 0)
