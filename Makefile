@@ -78,7 +78,7 @@ pages: venv servers ## Run the commands of the pages, and write down what they p
 
 transitions: venv servers ## Take every row of the state tables on every store, and note it for the docs
 	HEADGATE_TRANSITIONS=1 $(BIN)/pytest tests/contract/test_locks_table.py tests/contract/test_ledger_rows.py \
-		tests/contract/test_queue_table.py tests/contract/test_queue_crashes.py -k "every_row or a_row_has or rows_of_the_new or is_held" -n $(WORKERS)
+		tests/contract/test_queue_table.py tests/contract/test_queue_crashes.py -k "every_row or a_row_has or rows_for_new_items or is_held" -n $(WORKERS)
 	$(BIN)/python tools/generate_docs.py
 
 screenshots: venv ## Photograph every page of the dashboard on a crowded store, and renew the picture of the README
