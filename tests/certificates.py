@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and what it signs, as files."""
+"""Certificates for tests, as files: an authority, and the certificates that it signs."""
 
 import subprocess
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Authority:
         _openssl("req", "-x509", *_KEY, "-days", "2", "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.cert)
 
     def sign(self, *names: str, days: int = 2) -> Certificate:
-        """A certificate for these host names and addresses. Less than zero days: it is expired."""
+        """A certificate for these host names and addresses. Less than zero days: it has expired."""
         stem = self._folder / f"{names[0].replace(':', '_')}{days}"
         made = Certificate(stem.with_suffix(".pem"), stem.with_suffix(".key"))
         request, more = stem.with_suffix(".csr"), stem.with_suffix(".ext")

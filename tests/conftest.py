@@ -148,7 +148,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell each xdist worker where to ask for servers."""
+    """Send each xdist worker the address of the servers."""
     node.workerinput["server_desk"] = node.config.stash[POOL].desk_address()
 
 
@@ -158,7 +158,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The thousands of collected tests stay: the garbage collector need not scan them again."""
+    """The thousands of collected tests are never freed: the garbage collector need not scan them again."""
     gc.freeze()
 
 
@@ -168,7 +168,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """With CI set nothing may be skipped, for whatever reason."""
+    """With CI set no test may be skipped, for whatever reason."""
     if in_ci() and not is_worker(session.config) and skip_reasons(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

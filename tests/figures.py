@@ -1,8 +1,8 @@
-"""What the fault tests counted and measured: kept in a file, one record for each test, after each test.
+"""The counts and measurements of the fault tests, kept in a file with one record for each test.
 
-With HEADGATE_FIGURES the records go into that file. A record of the same test from an earlier run is replaced, others
-stay: so a full run can be made in pieces, and be interrupted. With HEADGATE_RESUME, tests that have passed at the
-present commit are left out.
+With HEADGATE_FIGURES the records are written to that file. A record of the same test from an earlier run is replaced,
+others stay: so a full run can be made in pieces, and be interrupted. With HEADGATE_RESUME, tests that have passed at
+the present commit are left out.
 """
 
 import json
@@ -64,7 +64,7 @@ class FigureBook:
 
 
 def commit() -> str:
-    """The commit that is tested; with a plus, when files differ from it."""
+    """The commit that is tested; with a plus if files differ from it."""
     asked = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"]
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
@@ -75,7 +75,7 @@ def read(path: Path) -> list[Record]:
 
 
 def write(path: Path, record: Record) -> None:
-    """Put a record in its place, in the order of the tests' names."""
+    """Insert a record, in the order of the tests' names."""
     kept = [each for each in read(path) if each["test"] != record["test"]]
     records = sorted([*kept, record], key=lambda each: each["test"])
     lines = ",\n".join(json.dumps(each) for each in records)

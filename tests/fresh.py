@@ -1,4 +1,4 @@
-"""Brand-new empty databases, and their removal, on any server that a URL names."""
+"""New empty databases, and their removal, on any server that a URL names."""
 
 import secrets
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def fresh(server_url: str) -> str:
         case "mysql":
             create_on_mariadb(server_url, name)
         case "zookeeper":
-            # Nothing to create: the store makes its own root node.
+            # Nothing to create: the store creates its own root node.
             return f"{server_url.rstrip('/')}/{name}"
         case other:
             raise ValueError(f"no server speaks {other}://")
@@ -33,7 +33,7 @@ def fresh(server_url: str) -> str:
 
 
 def drop(server_url: str, fresh_url: str) -> None:
-    """Remove what `fresh` made, together with the connections that are still open on it."""
+    """Remove what `fresh` created, together with the connections that are still open on it."""
     name = fresh_url.rpartition("/")[2]
     match scheme(server_url):
         case "postgresql":
@@ -73,7 +73,7 @@ def drop_on_mariadb(server_url: str, name: str) -> None:
 
 
 def sessions(url: str) -> int:
-    """How many connections a server has to that database; none, where there is no server."""
+    """How many connections a server has to that database; none, if there is no server."""
     match scheme(url):
         case "postgresql":
             with psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS) as connection:

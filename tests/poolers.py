@@ -1,4 +1,4 @@
-"""A real private pooler before a private server, as tests/servers.py has servers."""
+"""A real private pooler in front of a private server, as tests/servers.py has servers."""
 
 import os
 
@@ -9,7 +9,7 @@ from tests.servers import ANSWER_SECONDS, PrivateServer, find_program
 
 
 class PgBouncer(PrivateServer):
-    """A pooler in transaction mode before a PostgreSQL server: each transaction may get another server connection."""
+    """A pooler in transaction mode in front of PostgreSQL: each transaction may use another server connection."""
 
     kind = "pgbouncer"
     account = "postgres"
@@ -24,7 +24,7 @@ class PgBouncer(PrivateServer):
         return self.through(self._server.render_as_string(hide_password=False))
 
     def through(self, url: str) -> str:
-        """The URL of a database on that server, by way of the pooler."""
+        """The URL of a database on that server, through the pooler."""
         there = make_url(url).set(host="127.0.0.1", port=self.port)
         return there.render_as_string(hide_password=False)
 

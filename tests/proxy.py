@@ -38,13 +38,13 @@ BOTH = (TO_SERVER, TO_CLIENT)
 CLIENT, SERVER = "client", "server"
 #: Operations of ZooKeeper's protocol, by their numbers.
 CREATE, MULTI, CREATE2 = 1, 14, 15
-#: Connections that fill the kernel's queue of a listener that accepts nobody: any further connect hangs.
+#: Connections that fill the kernel's queue of a listener that never accepts: any further connect hangs.
 STUFFERS = 4
 
 
 @dataclass(slots=True)
 class Cut:
-    """A message that is not passed on. Its connection ends there."""
+    """A message that is not forwarded. Its connection ends there."""
 
     #: To the server: the request never arrives. To the client: it was carried out, and the answer is lost.
     direction: str
@@ -52,7 +52,7 @@ class Cut:
     number: int
     #: True: all connections end, and new ones are closed at once, until `heal` is called.
     stays_away: bool = False
-    #: True: the connection does not end; it stays open at both ends, and nothing passes on it any more.
+    #: True: the connection stays open at both ends, and nothing more is forwarded on it.
     silent: bool = False
 
 
@@ -62,16 +62,16 @@ class Link:
 
     client: socket.socket
     server: socket.socket
-    #: The side that stays open after the other one ended; empty while both live.
+    #: The side that stays open after the other one ended; empty while both are open.
     stranded: str = ""
-    #: True: open at both ends, and nothing passes any more, even after healing.
+    #: True: open at both ends, and nothing more is forwarded, even after healing.
     silent: bool = False
     #: Numbers of the requests whose answers are to be lost.
     doomed: list[int] = field(default_factory=list)
 
 
 class Proxy:
-    """Passes everything on by default. Many connections; each direction can be broken on its own."""
+    """Forwards everything by default. Many connections; each direction can be broken separately."""
 
     def __init__(self, target: str | tuple[str, int], alter: Callable[[bytes], bytes] | None = None) -> None:
         """`alter` changes the bytes that flow to the server, and must keep their number."""
@@ -89,7 +89,7 @@ class Proxy:
         self._closed = False
         #: Messages since `arm`, by direction.
         self.seen: Counter[str] = Counter()
-        #: What the faults hit: messages held or lost, connections ended or refused.
+        #: The effects of the faults: messages held or lost, connections ended or refused.
         self.hits = 0
         #: Set when the armed cut has been made.
         self.fired = threading.Event()
@@ -117,7 +117,7 @@ class Proxy:
         self._end_all(reset=True)
 
     def strand(self, side: str) -> None:
-        """Leave every connection half-open: that side stays open and hears nothing; the other side ends."""
+        """Leave every connection half-open: that side stays open and receives nothing; the other side ends."""
         with self._guard:
             links = [link for link in self._links if not link.stranded]
             self.hits += len(links)
@@ -127,7 +127,7 @@ class Proxy:
             _close(link.server if side == CLIENT else link.client)
 
     def silence(self, *, new_ones: bool) -> None:
-        """Pass nothing any more on the connections that are open. `new_ones`: on new ones neither, until `heal`."""
+        """Forward nothing more on open connections. `new_ones`: neither on new ones, until `heal`."""
         with self._guard:
             self.hits += len(self._links)
             for link in self._links:
@@ -136,16 +136,16 @@ class Proxy:
             self.hold(connects=True)
 
     def switch(self, target: str | tuple[str, int]) -> None:
-        """Stand before another server from now on, at the same address; connections to the one before end."""
+        """Forward to another server from now on, at the same address; connections to the old one end."""
         self._target = _address(target)
         self._end_all()
 
     def slow(self, seconds: float) -> None:
-        """Pass every message this much later."""
+        """Forward every message this much later."""
         self._delay = seconds
 
     def heal(self, *, reset: bool = False) -> None:
-        """Pass everything again. What was held is delivered, or with `reset` lost with its connection."""
+        """Forward everything again. Held messages are delivered, or with `reset` lost with their connection."""
         if reset:
             self._end_all(reset=True)
         self._refusing, self._delay = False, 0.0
@@ -165,12 +165,12 @@ class Proxy:
             self.fired.clear()
 
     def disarm(self) -> None:
-        """Make no cut any more."""
+        """Disarm the cut."""
         with self._guard:
             self._cut = None
 
     def close(self) -> None:
-        """End every connection, and listen no more."""
+        """End every connection, and stop listening."""
         self._closed = True
         self._reachable.set()
         _close(self._desk)
@@ -221,17 +221,17 @@ class Proxy:
                     target.sendall(self._alter(data) if self._alter and direction == TO_SERVER else data)
                 elif not link.silent:
                     break
-        # While the direction is held the end is not passed on either.
+        # While the direction is held the end is not forwarded either.
         self._wait(direction)
         if not link.stranded:
             self._end(link)
 
     def _read(self, source: socket.socket) -> bytes:
-        """The next message; whatever comes at once counts as one."""
+        """The next message; everything that arrives at once counts as one."""
         return source.recv(1 << 20)
 
     def _passes(self, link: Link, direction: str, _data: bytes) -> bool:
-        """Whether a message is passed on; if it is not, its connection ends or is silent."""
+        """Whether a message is forwarded; if it is not, its connection ends or is silent."""
         with self._guard:
             self.seen[direction] += 1
             self.hits += direction in self._held
@@ -255,7 +255,7 @@ class Proxy:
     # ------------------------------------------------------------------ ends
 
     def _stuff(self) -> None:
-        """Accept nobody, and fill the kernel's queue, so that it drops what further clients send to connect."""
+        """Accept no connection, and fill the kernel's queue, so that it drops further attempts to connect."""
         self._reachable.clear()
         self._desk.listen(0)
         self._stuffers = [socket.socket() for _ in range(STUFFERS)]
@@ -285,7 +285,7 @@ class Proxy:
 
 
 class FrameProxy(Proxy):
-    """A proxy before ZooKeeper: a message is a frame, and the answer to one kind of request can be lost."""
+    """A proxy in front of ZooKeeper: a message is a frame, and the answer to one kind of request can be lost."""
 
     def __init__(self, target: str | tuple[str, int]) -> None:
         self._lose: int | None = None
@@ -301,7 +301,7 @@ class FrameProxy(Proxy):
         self._lose = kind
 
     def lose_nothing(self) -> None:
-        """Lose no answer any more."""
+        """Lose no more answers."""
         self._lose = None
 
     def cut_when_lost(self) -> None:

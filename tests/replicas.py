@@ -33,7 +33,7 @@ class Standby(PostgreSQL):
 
 
 class Numbered(MariaDB):
-    """A server with a number of its own, and a log that others can follow."""
+    """A server with its own number, and a log that others can follow."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Numbered(MariaDB):
 
 
 class Replica(Numbered):
-    """It has what it reads from its primary, and nothing else."""
+    """It gets all of its data from its primary."""
 
     def __init__(self, number: int, primary: PrivateServer) -> None:
         super().__init__(number)
@@ -91,15 +91,15 @@ class Pair(Throwaway):
 
     @abstractmethod
     def _make_standby(self) -> PrivateServer:
-        """A standby that is not started."""
+        """A standby that has not been started."""
 
     @abstractmethod
     def catch_up(self) -> None:
-        """Wait until the standby has all that was committed."""
+        """Wait until the standby has everything that was committed."""
 
     @abstractmethod
     def cut(self) -> None:
-        """The standby receives nothing that is committed from now on."""
+        """The standby receives no commit from now on."""
 
     @abstractmethod
     def _promote(self) -> None:

@@ -38,7 +38,7 @@ PORTS = range(15_000, 32_000)
 
 
 class Unavailable(Exception):
-    """This kind of server is not available here; the text says what is missing and how to get it."""
+    """This kind of server is not available here; the text says what is missing and how to install it."""
 
 
 class ServerFailed(Exception):
@@ -46,11 +46,11 @@ class ServerFailed(Exception):
 
 
 class Throwaway(ABC):
-    """What runs while a block does."""
+    """A context manager for something that runs."""
 
     @abstractmethod
     def start(self) -> Self:
-        """Begin, and wait until it answers."""
+        """Start, and wait until it answers."""
 
     @abstractmethod
     def discard(self) -> None:
@@ -68,10 +68,10 @@ class Throwaway(ABC):
 
 
 class PrivateServer(Throwaway):
-    """A server of our own, which a test may kill, suspend and restart. With a certificate, it speaks TLS too."""
+    """A private server, which a test may kill, suspend and restart. With a certificate, it supports TLS too."""
 
     kind: ClassVar[str]
-    #: Whom the server runs as when we are root; it may refuse to run as root.
+    #: The user that runs the server when we are root; it may refuse to run as root.
     account: ClassVar[str] = ""
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
 
@@ -105,14 +105,14 @@ class PrivateServer(Throwaway):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Make the data folder, once, before the first start."""
+        """Create the data folder, once, before the first start."""
 
     @abstractmethod
     def _command(self) -> list[str]:
         """The command to run; it stays in the foreground."""
 
     def _first_started(self) -> None:
-        """What has to be set up once, on the running server."""
+        """Set up the running server, once."""
 
     @property
     def pid(self) -> int:
@@ -146,7 +146,7 @@ class PrivateServer(Throwaway):
         until(self._answers_or_fails, f"{self.kind} to answer", START_SECONDS)
 
     def stop(self) -> None:
-        """Shut down in an orderly way, and return when it is gone."""
+        """Shut it down cleanly, and return when it has exited."""
         if self.running:
             self.resume()
             os.kill(self.pid, self.stop_signal)
@@ -168,12 +168,12 @@ class PrivateServer(Throwaway):
         return self.start()
 
     def pause(self) -> None:
-        """Suspend every process of it: connections stay open, nothing answers."""
-        # The main process first, so that it starts no child behind our back.
+        """Suspend all of its processes: connections stay open, nothing answers."""
+        # The main process first, so that it starts no child meanwhile.
         os.kill(self.pid, signal.SIGSTOP)
         for pid in supervise.descendants(self.pid):
             supervise.send(pid, signal.SIGSTOP)
-        # Each thread stops when it runs next; until then it may answer one more question.
+        # Each thread stops when it runs next; until then it may answer one more request.
         until(lambda: all(map(supervise.stopped, (self.pid, *supervise.descendants(self.pid)))), f"{self.kind} to stop")
 
     def resume(self) -> None:
@@ -214,7 +214,7 @@ class PrivateServer(Throwaway):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
-            # Out of reach of the terminal's interrupt key, which is for the test run to handle.
+            # Out of reach of the terminal's interrupt key, which only the test run should handle.
             start_new_session=True,
         )
         assert self._supervisor.stdout is not None
@@ -444,12 +444,12 @@ def is_alive(pid: int) -> bool:
     return supervise.parent_of(Path("/proc") / str(pid)) is not None
 
 
-#: Ports that were given to somebody, who may not listen yet.
+#: Ports that were assigned already, possibly to servers that do not listen yet.
 _GIVEN: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that is free, and that nobody in this process was given before."""
+    """A port that is free, and that this process has not assigned before."""
     while True:
         port = secrets.choice(PORTS)
         if port in _GIVEN:

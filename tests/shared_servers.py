@@ -1,6 +1,6 @@
 """One server of each kind for the whole test run, started when the first test asks for it.
 
-The process that the person started owns the servers. Under xdist the tests run in other processes; these ask
+The process that the user started owns the servers. Under xdist the tests run in other processes; these ask
 the owner for a URL over a socket, so that a server starts once and outlives the worker that asked first.
 """
 
@@ -16,7 +16,7 @@ from tests import fresh
 from tests.ensemble import ZooKeeperEnsemble
 from tests.servers import KINDS, PrivateServer, Unavailable
 
-#: Names an existing server to be used in place of one of our own.
+#: Names an existing server to be used instead of a private one.
 VARIABLES = {
     "postgresql": "HEADGATE_TEST_POSTGRESQL",
     "mariadb": "HEADGATE_TEST_MYSQL",
@@ -51,7 +51,7 @@ class ServerPool:
         self._started.clear()
 
     def desk_address(self) -> str:
-        """Where the workers ask; opened when the first worker is set up."""
+        """The address for requests of the workers; opened when the first worker is set up."""
         if self._desk is None:
             # Backlog: every worker may ask at once, while a server is being started for one of them.
             self._desk = Listener(family="AF_UNIX", backlog=64)
@@ -88,7 +88,7 @@ def ask_owner(address: str) -> Callable[[str], str]:
 
 
 class Servers:
-    """What a test sees: fresh databases on the shared servers."""
+    """The view of a test: fresh databases on the shared servers."""
 
     def __init__(self, url: Callable[[str], str]) -> None:
         self._url = url

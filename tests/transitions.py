@@ -1,7 +1,8 @@
-"""Which rows of the state tables the contract suite took, on which stores: written by one run, compared by every other.
+"""The rows of the state tables that the contract suite executes, by store: written by one run, compared by every other.
 
-`make transitions` runs the tests that take each row and writes what they took to `docs/reference/transitions.json`,
-from which the page of states is made. A run of the whole suite fails when it took anything else.
+`make transitions` runs the tests that execute each row and writes the executed rows to
+`docs/reference/transitions.json`, from which the page of states is generated. A run of the whole suite fails when it
+executed other rows.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Do something as another user of this machine, under another umask, in a process of its own."""
+"""Run something as another user of this machine, under another umask, in a separate process."""
 
 import os
 import pickle

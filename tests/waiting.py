@@ -1,4 +1,4 @@
-"""Waiting for what another thread, process or server does."""
+"""Waiting for another thread, process or server."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ PATIENT_OPTIONS = StoreOptions(answer_within=20.0)
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Look until it is so; fail loudly when it never is."""
+    """Poll until it is true; fail with a message if it never is."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
@@ -26,7 +26,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = PATIENCE_
 
 
 def await_turn(store: LockStore, ticket: Ticket, seconds: float) -> None:
-    """Sleep in the queue until the ticket's turn may have come, or for that long."""
+    """Sleep in the queue until the ticket may be first, or for that long."""
     woken, until = threading.Event(), time.monotonic() + seconds
     store.listen(ticket, woken.set)
     while (left := until - time.monotonic()) > 0 and (pause := store.look(ticket)) > 0:

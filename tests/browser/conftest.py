@@ -147,7 +147,7 @@ def in_looks(page: Page, looks: Sequence[Look]) -> Iterator[None]:
 
 
 def axe_clean(page: Page) -> None:
-    """No breach of WCAG 2.2 AA, nor of axe's best practices."""
+    """No violation of WCAG 2.2 AA, nor of axe's best practices."""
     if page.evaluate("typeof axe") == "undefined":  # Sharing a page for reading takes half the time.
         page.evaluate(Axe().axe_script)
     results = AxeResults(page.evaluate("options => axe.run(options).then(({violations}) => ({violations}))", AXE))

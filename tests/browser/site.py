@@ -104,7 +104,7 @@ def working_site(folder: Path) -> Site:
 
 
 def fill(site: Site) -> None:
-    """Some of everything."""
+    """One or more items of every kind."""
     gate = site.gate
     parts = {f"file:/data/part-{number:03}": "shared" for number in range(MANY)}
     gate.locks.acquire_all("reader", parts, note="nightly copy")
@@ -173,7 +173,7 @@ def move_job(gate: Gate, state: str, event: str, message: str = "", **changes: A
 
 
 def break_store(site: Site) -> None:
-    """No page finds its data, but signing in works."""
+    """Every page fails to read its data, but signing in works."""
     import sqlite3
 
     store = sqlite3.connect(site.folder / "headgate.sqlite")

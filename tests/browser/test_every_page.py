@@ -1,4 +1,4 @@
-"""Every page x empty, full, error x light, dark x wide, narrow: no breach of WCAG 2.2 AA, and no overflow."""
+"""Every page x empty, full, error x light, dark x wide, narrow: no violation of WCAG 2.2 AA, and no overflow."""
 
 import re
 
@@ -40,7 +40,7 @@ STATES = ["empty", "full", "error"]
 BROKEN = ("status of 500", "status of 503")
 
 
-def test_every_page_is_looked_at() -> None:
+def test_every_page_is_in_the_list() -> None:
     routes = [route for router in ROUTERS for route in router.declared if route.method == "GET"]
     plain = {route.path for route in routes if not re.search(r"\{|\.csv$", route.path)}
     assert {page.partition("?")[0] for page in PAGES} == plain - NO_PAGES

@@ -110,7 +110,7 @@ def test_the_same_by_keyboard_alone(site: Site, lock: Lock, visit: Visit) -> Non
     assert_broken(site, lock, "typed")
 
 
-def test_a_viewer_sees_no_act_and_is_refused(site: Site, lock: Lock, visit: Visit) -> None:
+def test_a_viewer_sees_no_action_and_is_refused(site: Site, lock: Lock, visit: Visit) -> None:
     for scopes in (("read",), ("read", "operate")):
         page = visit(site, f"/locks?resource={lock.resource}", scopes=scopes, expected=("status of 403",))
         expect(page.get_by_role("link", name=lock.resource)).to_be_visible()
@@ -122,7 +122,7 @@ def test_a_viewer_sees_no_act_and_is_refused(site: Site, lock: Lock, visit: Visi
     assert site.gate.locks.check(lock).id == lock.id
 
 
-def test_without_a_script_all_is_read_and_a_lock_is_broken(site: Site, lock: Lock, visit: Visit) -> None:
+def test_without_a_script_all_pages_are_readable_and_a_lock_is_broken(site: Site, lock: Lock, visit: Visit) -> None:
     page = visit(
         site,
         f"/locks?resource={lock.resource}",

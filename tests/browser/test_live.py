@@ -50,7 +50,7 @@ def test_a_live_update_keeps_what_the_user_typed(site: Site, visit: Visit) -> No
     expect(field).to_have_value("half a na")
 
 
-def test_after_the_service_was_killed_the_page_takes_up_where_it_was(own_site: Site, visit: Visit) -> None:
+def test_the_page_continues_after_the_service_was_killed(own_site: Site, visit: Visit) -> None:
     gone = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
     own_site.gate.locks.acquire("me", "file:/1", "shared")
     page = visit(own_site, "/locks", expected=gone)

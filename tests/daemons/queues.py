@@ -19,7 +19,7 @@ def opened(command: Headgate) -> Iterator[Gate]:
 
 
 def fill(gate: Gate, jobs: int = 1, profile: str = "demo") -> str:
-    """Make a batch with this many pending jobs. Returns its id."""
+    """Create a batch with this many pending jobs. Returns its id."""
     batch = gate.queue.submit(profile, "me", "http://example.org/payload")
     taken = gate.queue.acquire_batch("pending")
     assert taken is not None

@@ -39,7 +39,7 @@ def state_of(gate: Gate, item: str = JOB) -> str:
 
 
 @pytest.mark.parametrize("headgate", ["sqlite", "postgresql", "mariadb", "zookeeper"], indirect=True)
-def test_a_batch_goes_all_the_way(headgate: Headgate, script: Script) -> None:
+def test_a_batch_goes_through_every_state(headgate: Headgate, script: Script) -> None:
     """Submitted, split, every step, reported: only with commands, whose output is recorded."""
     rows = json.dumps({"jobs": [{"payload_url": f"http://example.org/{each}"} for each in range(3)]})
     split = script("split", f"echo looking >&2\necho '{rows}'")
@@ -102,7 +102,7 @@ def test_the_environment_of_a_command(on_sqlite: Headgate, script: Script) -> No
         ("estimating", "echo no HEAD >&2; exit 1", "provisioning", "its size is unknown: no HEAD"),
     ],
 )
-def test_a_failure_is_what_the_table_says(
+def test_a_failure_follows_its_row_of_the_table(
     on_sqlite: Headgate, script: Script, state: str, text: str, after: str, message: str
 ) -> None:
     with opened(on_sqlite) as gate:
@@ -169,7 +169,9 @@ def test_a_crash_of_python_is_its_class_and_text_and_the_traceback_is_in_the_log
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_provisioning_looks_at_all_and_lets_the_small_pass(on_sqlite: Headgate, script: Script, workers: str) -> None:
+def test_provisioning_checks_all_jobs_and_lets_small_ones_pass(
+    on_sqlite: Headgate, script: Script, workers: str
+) -> None:
     """Deferred jobs stay, and each is checked in every round: with several workers none is left out."""
     room = script("room", "echo $HEADGATE_ITEM >>looks; case $HEADGATE_ITEM in *2|*4) exit 0;; esac; exit 75")
     (on_sqlite.folder / "headgate.toml").write_text("round_pause = 1.5\n")
@@ -186,7 +188,7 @@ def test_provisioning_looks_at_all_and_lets_the_small_pass(on_sqlite: Headgate, 
     assert looks(on_sqlite, "jid0000000002") == 1
 
 
-def test_a_batch_whose_handler_crashes_keeps_nobody_waiting_and_is_in_no_hurry(on_sqlite: Headgate) -> None:
+def test_a_batch_whose_handler_crashes_is_retried_without_blocking_others(on_sqlite: Headgate) -> None:
     """Batches have no fail row: it is retried after a growing pause, and those behind it continue."""
     (on_sqlite.folder / "mine.py").write_text(
         "from headgate import Done\n"
@@ -211,7 +213,7 @@ def test_a_batch_whose_handler_crashes_keeps_nobody_waiting_and_is_in_no_hurry(o
     assert pauses == [2.0**number for number in range(len(pauses))]
 
 
-def test_pending_items_of_a_held_collection_are_held_before_anybody_looks_into_them(headgate: Headgate) -> None:
+def test_pending_items_of_a_held_collection_are_held_before_they_are_processed(headgate: Headgate) -> None:
     with opened(headgate) as gate:
         fill(gate)
         batch = gate.queue.submit("demo", "me", "http://example.org/other").id

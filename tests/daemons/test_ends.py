@@ -21,7 +21,7 @@ from tests.waiting import until
 SLOW = "echo $$ >pid.$$; mv pid.$$ pid; until test -e go; do sleep 0.05; done"
 
 
-def test_at_the_first_signal_what_runs_may_end(headgate: Headgate, script: Script) -> None:
+def test_after_the_first_signal_running_work_may_finish(headgate: Headgate, script: Script) -> None:
     with opened(headgate) as gate:
         fill(gate, jobs=2)
         process = start(headgate, "--exec", f"job-pending={script('slow', SLOW)}")
@@ -56,7 +56,7 @@ def test_work_that_does_not_finish_in_time_is_stopped_and_returned_to_the_queue(
         assert process.wait(60) == 0
 
 
-def test_python_that_hangs_is_left_behind_and_its_job_handed_back(on_sqlite: Headgate) -> None:
+def test_a_python_handler_that_hangs_is_abandoned_and_its_job_released(on_sqlite: Headgate) -> None:
     (on_sqlite.folder / "mine.py").write_text(
         "import time, pathlib\n"
         "def hang(item, hold):\n    pathlib.Path('pid').write_text('1\\n')\n    while True: time.sleep(1)\n"
@@ -70,9 +70,7 @@ def test_python_that_hangs_is_left_behind_and_its_job_handed_back(on_sqlite: Hea
         assert (gate.queue.job(JOB).state, gate.queue.job(JOB).worker) == ("pending", "")
 
 
-def test_a_consumer_that_is_killed_takes_its_command_along_and_the_job_is_taken_again(
-    headgate: Headgate, script: Script
-) -> None:
+def test_a_killed_consumer_ends_its_command_and_the_job_is_taken_again(headgate: Headgate, script: Script) -> None:
     with opened(headgate) as gate:
         fill(gate)
         bring_to(gate, "processing")

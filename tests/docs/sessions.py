@@ -26,7 +26,7 @@ USER, HOST, FOLDER = "ann", "node1", "/home/ann/orders"
 #: How a command runs on a host with that name, so that columns of recorded output are aligned.
 AS_HOST = ["unshare", "--uts", "sh", "-c", f'hostname {HOST}; exec "$@"', "sh"] if RENEWS else []
 
-#: Values that differ from run to run and are typed again later: ids of locks and objects, API tokens, keys, pids.
+#: Values that differ from run to run and are used again later: ids of locks and objects, API tokens, keys, pids.
 NAMES = re.compile(
     r"\b[0-9a-z]{4}-[0-9a-z]{16}-[0-9a-z]{12}\b|\bark[:_]/?99999[/_]fk4[0-9a-z]+|\bhg_[a-z0-9]{12}_[\w-]{43}"
     r"|\bhgk_[\w-]+|\bhgc_[\w-]{43}"
@@ -35,7 +35,7 @@ NAMES = re.compile(
 _VARIES = [
     (NAMES, "ID"),
     (re.compile(r"\bincident-[0-9a-f]{4}-\d+-(opened|closed)-\d+"), r"incident-N-\1"),
-    (re.compile(r"^[a-z0-9]{12}(?= +first start)", re.MULTILINE), "ID"),  # of the token that `headgate up` makes
+    (re.compile(r"^[a-z0-9]{12}(?= +first start)", re.MULTILINE), "ID"),  # the token that `headgate up` creates
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00| UTC)?"), "TIME"),
     (re.compile(r"^\d+ +TIME|(?<=--after )\d+", re.MULTILINE), "ENTRY"),
     (re.compile(r"\bpid \d+( #[0-9a-f]{6})?( hpc:\d+\.0)?"), "pid N"),
@@ -112,7 +112,7 @@ class Shell:
         self._count = 0
 
     def run(self, command: str) -> tuple[int, str]:
-        """The exit code of a command, and all that it prints."""
+        """The exit code of a command, and its complete output."""
         self._count += 1
         script = self._scripts / f"{self._count}.sh"
         script.write_text(command + "\n", encoding="utf-8")
@@ -170,7 +170,7 @@ class Terminal:
 
 
 def with_forge(environment: Mapping[str, str]) -> dict[str, str]:
-    """The same, where a typed `headgate` costs a fork instead of starting an interpreter."""
+    """The same, where a `headgate` command costs a fork instead of starting an interpreter."""
     return {**environment, "PATH": os.pathsep.join([str(forge_for(environment).path), environment["PATH"]])}
 
 

@@ -20,7 +20,7 @@ def source(path: str) -> str:
     return (ROOT / "src/headgate" / path).read_text(encoding="utf-8")
 
 
-def test_it_fits_on_two_screens() -> None:
+def test_the_architecture_fits_on_two_screens() -> None:
     lines = TEXT.splitlines()
     assert len(lines) <= 100
     assert [line for line in lines if len(line) > 110] == []
@@ -45,7 +45,7 @@ def test_every_name_is_in_its_file() -> None:
     assert missing == []
 
 
-def test_every_name_that_stands_alone_is_defined_in_the_package() -> None:
+def test_every_name_without_a_file_is_defined_in_the_package() -> None:
     package = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/headgate").rglob("*.py"))
     defined = set(re.findall(r"^(?: *def |class |)(\w+)\b", package, re.MULTILINE))
     known = defined | set(headgate.__all__)

@@ -36,11 +36,11 @@ def problem(line: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_that_a_page_names_is_there(page: Path) -> None:
+def test_every_command_on_a_page_exists(page: Path) -> None:
     assert [wrong for line in named(page) if (wrong := problem(line))] == []
 
 
-def test_a_wrong_one_is_seen() -> None:
+def test_a_wrong_command_is_detected() -> None:
     assert problem("headgate lock aquire x")
     assert problem("headgate lock list --resourc x")
     assert not problem("headgate lock run file:/x --wait 5 -- cmd --anything")

@@ -70,7 +70,7 @@ def renew(page: Path, visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_nothing_that_can_be_typed_escapes_the_runner(page: Path) -> None:
+def test_every_block_of_commands_is_run_or_says_why_not(page: Path) -> None:
     """A block that is not run says why; commands are in blocks that are run."""
     text = page.read_text(encoding="utf-8")
     assert not re.findall(r"^[ \t]+```", text, re.MULTILINE), "a block that stands further in would not be found"
@@ -87,7 +87,7 @@ def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
     assert missing == []
 
 
-def test_every_target_of_make_that_a_page_names_is_there() -> None:
+def test_every_make_target_on_a_page_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = {word for page in PAGES for word in re.findall(r"\bmake ([a-z-]+)\b(?=[`\s]|$)", code_of(page))}
     assert {"run", "test"} <= named <= targets
@@ -101,7 +101,7 @@ def code_of(page: Path) -> str:
     return "\n".join([*within, *chain.from_iterable(beginning)])
 
 
-def test_the_unit_that_a_page_shows_is_the_one_of_the_house() -> None:
+def test_the_unit_on_a_page_is_the_shipped_one() -> None:
     page = blocks_of((ROOT / "docs/how-to/systemd.md").read_text(encoding="utf-8"))
     (shown,) = (block.content for block in page if block.name.endswith("headgate.service"))
     unit = (ROOT / "packaging/headgate.service").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ from tests.servers import free_port
 PAGE = ROOT / "docs/how-to/proxy.md"
 #: What nginx needs besides the server, to run as any user in its own folder.
 AROUND = "daemon off;\nworker_processes 1;\npid pid;\nevents {}\n"
-#: The header in which a test sets the origin of its connection: nginx, and so the page, treats it as true.
+#: The header in which a test sets the origin of its connection: nginx, and so the page's configuration, trusts it.
 FROM = "X-Test-From"
 WITHIN = f"access_log off;\nset_real_ip_from 127.0.0.0/8;\nreal_ip_header {FROM};\n" + "".join(
     f"{kind}_temp_path {kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -58,7 +58,7 @@ def configuration() -> str:
     return found
 
 
-def test_it_leads_to_where_the_service_listens_by_itself() -> None:
+def test_the_proxy_uses_the_default_address_of_the_service() -> None:
     (listen,) = (option.default for option in up.params if option.name == "listen")
     assert f"proxy_pass http://{listen};" in configuration()
 
@@ -112,7 +112,7 @@ def make_certificate(folder: Path) -> None:
     subprocess.run(["openssl", *words.split(), *files], check=True, capture_output=True, timeout=60)
 
 
-def test_a_command_works_through_it(proxied: Proxied) -> None:
+def test_a_command_works_through_the_proxy(proxied: Proxied) -> None:
     words = [str(PROGRAM), "lock", "run", "file:/x", "--wait", "5", "--", "echo", "under a lock"]
     environment = {
         **os.environ,
@@ -126,7 +126,7 @@ def test_a_command_works_through_it(proxied: Proxied) -> None:
     assert (done.returncode, done.stdout) == (0, "under a lock\n"), done.stderr
 
 
-def test_a_browser_signs_in_through_it_with_a_cookie_that_goes_by_tls_alone(proxied: Proxied) -> None:
+def test_a_browser_signs_in_through_the_proxy_with_a_cookie_for_tls_only(proxied: Proxied) -> None:
     with proxied.client("203.0.113.1", Host=NAME) as browser:
         own = {"Origin": f"https://{NAME}", "Sec-Fetch-Site": "same-origin"}
         for origin in ("https://elsewhere.example", f"http://{NAME}", "https://127.0.0.1"):
@@ -151,7 +151,7 @@ def test_a_browser_signs_in_through_it_with_a_cookie_that_goes_by_tls_alone(prox
         assert (kept.status_code, kept.json()["bytes"]) == (201, len(large)), kept.text
 
 
-def test_limits_count_where_a_caller_comes_from_and_not_what_it_says(proxied: Proxied) -> None:
+def test_limits_count_by_the_real_address_of_a_caller(proxied: Proxied) -> None:
     def fail(come_from: str, **headers: str) -> int:
         with proxied.client(come_from, **headers) as browser:
             return browser.post("/sign-in", data={"token": "hg_wrong"}).status_code

@@ -38,23 +38,23 @@ def test_the_generated_pages_are_current(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["--check"]) == 0, capsys.readouterr().err
 
 
-def test_every_command() -> None:
+def test_every_command_is_in_the_reference() -> None:
     assert headings("commands") == commands_of(root, "headgate")
 
 
-def test_every_setting() -> None:
+def test_every_setting_is_in_the_reference() -> None:
     text = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
     rows = set(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, re.MULTILINE))
     assert rows == {(known.name, known.variable) for known in known_settings.KNOWN}
 
 
-def test_every_error() -> None:
+def test_every_error_is_in_the_reference() -> None:
     tree = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)}
     assert headings("errors") == {*tree, "Exit codes"}
     assert tree <= set(headgate.__all__)
 
 
-def test_every_table() -> None:
+def test_every_table_is_in_the_reference() -> None:
     assert headings("schema") == set(schema.metadata.tables)
     assert {machine.name.capitalize() for machine in MACHINES} <= headings("states")
 
@@ -65,18 +65,18 @@ def first_cells(page: str) -> set[str]:
     return set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE))
 
 
-def test_every_route() -> None:
+def test_every_route_is_in_the_reference() -> None:
     routes = {f"{verb.upper()} {path}" for path, verbs in openapi(API)["paths"].items() for verb in verbs}
     assert len(routes) > 50
     assert routes <= first_cells("api")
 
 
-def test_the_openapi_describes_fields_by_their_comments() -> None:
+def test_the_openapi_describes_fields_with_their_comments() -> None:
     change = openapi(API)["components"]["schemas"]["Change"]["properties"]
     assert change["before"]["description"] == 'The status before; "absent" for no row.'  # Above the field.
     assert change["job"]["description"] == "Name of the job."  # Beside it.
 
 
-def test_every_metric() -> None:
+def test_every_metric_is_in_the_reference() -> None:
     told = {name.removesuffix("_total") for name in first_cells("metrics")}  # so Prometheus has its counters
     assert told == {known.name for known in metrics.KNOWN}

@@ -34,19 +34,19 @@ def part(page: str, first: str, last: str) -> str:
 
 
 def files(folder: Path) -> dict[str, str]:
-    """Every file but those of the store."""
+    """Every file except those of the store."""
     found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("headgate.db"))
     return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in found}
 
 
 def attempts(folder: Path) -> int:
-    """How often chunks were claimed."""
+    """The number of claims of all chunks."""
     with headgate.connect(f"sqlite:///{folder}/headgate.db") as gate:
         return sum(row.attempt for row in gate.ledger.status())
 
 
 @pytest.mark.parametrize(("page", "first", "last", "job", "dataids"), PIPELINES, ids=[each[0] for each in PIPELINES])
-def test_a_pipeline_of_the_docs_makes_the_same_when_it_runs_again(
+def test_a_pipeline_of_the_docs_makes_the_same_files_when_it_runs_again(
     page: str, first: str, last: str, job: str, dataids: str, visit: Visit
 ) -> None:
     text = part(page, first, last)

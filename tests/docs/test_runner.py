@@ -46,7 +46,7 @@ def test_printed_output_is_compared_with_the_page(lines: list[str], same: bool, 
     assert (not visit.differences) == same
 
 
-def test_an_id_that_was_shown_can_be_typed_further_down(visit: Visit) -> None:
+def test_an_id_on_a_page_can_be_used_further_down(visit: Visit) -> None:
     visit.run(blocks_of(session(f"$ printf '%s-%s\\n' {OTHER[:21]} {OTHER[22:]}", LOCK, f"$ test {LOCK} = {OTHER}")))
     assert not visit.differences
 
@@ -61,12 +61,12 @@ def test_an_id_that_was_shown_can_be_typed_further_down(visit: Visit) -> None:
         "```python\nraise SystemExit(1)\n```\n",
     ],
 )
-def test_a_command_that_fails_without_a_word_fails_the_page(page: str, visit: Visit) -> None:
+def test_a_command_that_fails_silently_fails_the_page(page: str, visit: Visit) -> None:
     with pytest.raises(AssertionError):
         visit.run(blocks_of(page))
 
 
-def test_files_are_written_and_another_terminal_runs_on(visit: Visit) -> None:
+def test_files_are_written_and_a_second_terminal_keeps_running(visit: Visit) -> None:
     page = (
         "Put this into `deep/name.txt`:\n\n```text\nhello\n```\n\n<!-- second terminal -->\n"
         + session("$ cat deep/name.txt; touch there; sleep 60", "hello")
@@ -77,5 +77,5 @@ def test_files_are_written_and_another_terminal_runs_on(visit: Visit) -> None:
     assert not visit.differences
 
 
-def test_a_block_that_is_not_run_is_not_run(visit: Visit) -> None:
+def test_a_block_marked_as_not_run_is_not_run(visit: Visit) -> None:
     visit.run(blocks_of("<!-- not run: it would fail -->\n```sh\nfalse\n```\n"))

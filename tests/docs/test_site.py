@@ -79,7 +79,7 @@ def test_the_site_is_built_without_a_warning_and_every_link_leads_somewhere(tmp_
     assert len(list(tmp_path.rglob("*.html"))) > len(list(DOCS.rglob("*.md")))
 
 
-def test_broken_links_and_pages_that_nobody_leads_to_are_errors(tmp_path: Path) -> None:
+def test_broken_links_and_pages_without_links_are_errors(tmp_path: Path) -> None:
     """All of them reported together."""
     index = "# Here\n\n[one](nowhere.md) [two](#not-here)\n\n```{toctree}\nabsent\n```\n"
     (tmp_path / "index.md").write_text(index, encoding="utf-8")

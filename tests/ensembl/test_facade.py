@@ -133,7 +133,7 @@ def test_a_refused_client_is_known(locker: ResourceLocker) -> None:
 
 
 @pytest.mark.parametrize("by", ["object", "number", "text"])
-def test_unlock(locker: ResourceLocker, by: str) -> None:
+def test_unlock_releases_a_lock(locker: ResourceLocker, by: str) -> None:
     lock = locker.lock("loader", URI, "write")
     names: dict[str, ResourceLock | int | str]
     names = {"object": lock, "number": lock.resource_lock_id, "text": lock.lock_id}
@@ -201,7 +201,7 @@ def test_get_locks_by_the_originals_names(locker: ResourceLocker) -> None:
 
 
 @pytest.mark.parametrize("word", ["foo", "", "READ;", "shared lock"])
-def test_get_locks_of_a_type_that_does_not_exist_are_none(locker: ResourceLocker, word: str) -> None:
+def test_get_locks_of_an_unknown_type_returns_none(locker: ResourceLocker, word: str) -> None:
     locker.lock("loader", URI, "read")
     assert locker.get_locks(lock_type=word) == []
 
@@ -215,13 +215,13 @@ def test_a_url_with_the_original_drivers_options_opens_the_same_store(store_url:
         assert locker.url == url
 
 
-def test_get_lock(locker: ResourceLocker) -> None:
+def test_get_lock_returns_a_lock_by_its_id(locker: ResourceLocker) -> None:
     lock = locker.lock("loader", URI, "read")
     assert locker.get_lock(lock.resource_lock_id) == lock
     assert locker.get_lock(lock.lock_id) == lock
 
 
-def test_clients_are_made_when_absent_and_deleted(locker: ResourceLocker) -> None:
+def test_missing_clients_are_created_and_can_be_deleted(locker: ResourceLocker) -> None:
     client = locker.get_client("loader")
     assert locker.get_client("loader") == client
     assert locker.get_client_by_id(client.client_id) == client
@@ -236,7 +236,7 @@ def test_clients_are_made_when_absent_and_deleted(locker: ResourceLocker) -> Non
     assert [each.name for each in locker.get_clients()] == ["c"]
 
 
-def test_resources_are_made_when_absent_and_deleted(locker: ResourceLocker) -> None:
+def test_missing_resources_are_created_and_can_be_deleted(locker: ResourceLocker) -> None:
     resource = locker.get_resource(URI)
     assert locker.get_resource(URI) == resource
     assert locker.get_resource_by_id(resource.resource_id) == resource

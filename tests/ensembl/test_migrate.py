@@ -78,7 +78,7 @@ def test_a_newer_store_is_refused(sql_url: str) -> None:
     assert content(sql_url) == before
 
 
-def test_other_tables_are_refused_unless_asked_to_go_beside(sql_url: str) -> None:
+def test_other_tables_are_refused_without_beside(sql_url: str) -> None:
     execute(sql_url, "create table orders (number integer)", "insert into orders values (7)")
     before = content(sql_url)
     for act in (lambda: migrate(sql_url), lambda: migrate(sql_url, dry_run=True), lambda: headgate.connect(sql_url)):
@@ -137,7 +137,7 @@ def test_the_original_is_taken_over(sql_url: str) -> None:
         assert [resource.uri for resource in locker.get_resources()] == ["uri://a", "uri://b", "uri://free"]
 
 
-def test_locks_taken_over_hold(sql_url: str) -> None:
+def test_locks_taken_over_are_held(sql_url: str) -> None:
     build(sql_url, ROWS)
     migrate(sql_url)
     with ResourceLocker(sql_url) as locker:
@@ -202,7 +202,7 @@ def test_a_program_that_still_uses_the_original_is_reported(sql_url: str) -> Non
     assert migrate(sql_url).lines[2].startswith("Ensembl's table has 1 newer lock,")
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(sql_url: str) -> None:
+def test_a_dry_run_prints_the_same_and_writes_nothing(sql_url: str) -> None:
     build(sql_url, [*ROWS, Row(11, "b/c", "uri://b", "read")])
     before = content(sql_url)
     would = migrate(sql_url, dry_run=True)
@@ -212,7 +212,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(sql_url: str) -> None:
     assert [line.replace("would make", "made").replace("would import", "imported") for line in would.lines] == did.lines
 
 
-def test_a_dry_run_touches_no_file(tmp_path: Path) -> None:
+def test_a_dry_run_changes_no_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'original.db'}"
     assert migrate(url, dry_run=True).lines[1:] == [f"would make schema {NEWEST} in an empty database"]
     assert list(tmp_path.iterdir()) == []
@@ -340,7 +340,7 @@ def test_an_interrupted_first_opening_is_completed_by_the_next(
         gate.locks.release(lock)
 
 
-def test_a_store_whose_version_is_gone_is_not_made_again(sql_url: str) -> None:
+def test_a_store_without_its_version_is_not_created_again(sql_url: str) -> None:
     with headgate.connect(sql_url) as gate:
         gate.locks.acquire("loader", "uri://a", "write")
     execute(sql_url, "delete from hg_schema")

@@ -44,7 +44,7 @@ def taken(*rows: OldLock) -> list[int]:
         ([row(2, "write"), row(1, "write")], [1]),
     ],
 )
-def test_the_oldest_stays_with_all_that_agree_with_it(rows: list[OldLock], stay: list[int]) -> None:
+def test_the_oldest_lock_stays_with_all_compatible_ones(rows: list[OldLock], stay: list[int]) -> None:
     assert taken(*rows) == stay
 
 

@@ -1,5 +1,7 @@
-"""Operations that are interrupted at every step, and the check that each happened completely or not at all. The
-expected result is not written down but observed: the operation is run once on another resource without interruption.
+"""Operations that are interrupted at every step, and the check that each happened completely or not at all.
+
+The expected result is not written down but observed: the operation is run once on another resource without
+interruption.
 """
 
 from collections.abc import Callable

@@ -54,9 +54,10 @@ class Fighter:
         self.upgrades = self.downgrades = self.pairs = 0
 
     def bout(self) -> None:
-        """One try of one kind. LockRefused, LockLost and StoreUnavailable are expected; any other error ends the
-        worker. The store is unavailable when a process that is stopped inside a transaction, or a busy machine, delays
-        an answer.
+        """One try of one kind.
+
+        LockRefused, LockLost and StoreUnavailable are expected; any other error ends the worker. The store is
+        unavailable when a process that is stopped inside a transaction, or a busy machine, delays an answer.
         """
         work = self._chance.choices([self._alone, self._pair, self._climb], [6, 2, 2])[0]
         try:

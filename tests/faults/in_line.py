@@ -21,9 +21,10 @@ NEVER = 1000.0
 def wait_in_line(
     channel: Channel, url: str, resource: str, client: str, lease: float, *, polls: bool = True, breaks: str = ""
 ) -> None:
-    """Wait for the lock, report the grant, and release it on request; `breaks`: die by that signal instead. It checks
-    only when it is woken or polls: it sends no keep-alives, and none are expected. Without `polls` it checks only when
-    it is woken.
+    """Wait for the lock, report the grant, and release it on request; `breaks`: die by that signal instead.
+
+    It checks only when it is woken or polls: it sends no keep-alives, and none are expected. Without `polls` it checks
+    only when it is woken.
     """
     service_waiting.SIGN_OF_LIFE_SECONDS = NEVER
     for module in (lock_changes, queueing):

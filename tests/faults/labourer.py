@@ -1,6 +1,7 @@
-"""A worker that continues while its store dies and recovers, and reports what the store acknowledged. It uses one gate
-throughout. After StoreUnavailable it repeats the request, with the same request id, until there is an answer: so at its
-end it knows for certain what it holds, and anything else that the store holds is a phantom.
+"""A worker that continues while its store dies and recovers, and reports what the store acknowledged.
+
+It uses one gate throughout. After StoreUnavailable it repeats the request, with the same request id, until there is an
+answer: so at its end it knows for certain what it holds, and anything else that the store holds is a phantom.
 """
 
 import random

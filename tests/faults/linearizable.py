@@ -118,8 +118,9 @@ class _Search:
         return None
 
     def _next(self, done: int) -> Iterator[int]:
-        """Operations that may be next: none that is not done had ended before they were asked. Optional ones last,
-        and of those that stand for each other the first.
+        """Operations that may be next: none that is not done had ended before they were asked.
+
+        Optional ones last, and of those that stand for each other the first.
         """
         required: list[int] = []
         optional: list[int] = []

@@ -1,7 +1,8 @@
-"""The behaviour of a lock and of a chunk, one operation after another: the models that recorded histories are compared
-with. Both include tokens: a grant's token is greater than that of every grant before it. Both include leases: a grant
-that is not renewed *may* have ended once its lease, counted from its request, has passed. Where leases are judged
-strictly (`strict`), a renewal must be refused once the lease, counted from the last answer, has passed for certain.
+"""Models of a lock and of a chunk, one operation after another, with which recorded histories are compared.
+
+Both include tokens: a grant's token is greater than that of every grant before it. Both include leases: a grant that is
+not renewed *may* have ended once its lease, counted from its request, has passed. Where leases are judged strictly
+(`strict`), a renewal must be refused once the lease, counted from the last answer, has passed for certain.
 """
 
 import math

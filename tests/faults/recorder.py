@@ -1,5 +1,6 @@
-"""A worker that records: every call with its answer (`history.py`) and duration, and the reports for the witness. It
-uses locks in two ways, plain (acquire, check, renew, release) and held (renewed by the product's own thread), and,
+"""A worker that records: every call with its answer (`history.py`) and duration, and the reports for the witness.
+
+It uses locks in two ways, plain (acquire, check, renew, release) and held (renewed by the product's own thread), and,
 where there is a ledger, claims chunks of the chain and reports them. A store may be unavailable: the request is
 repeated with its request id, for as long as a lease, and stays without an answer after that.
 """

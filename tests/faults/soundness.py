@@ -1,5 +1,6 @@
-"""Whether a store is consistent: its history with its locks, and on SQL its tables with each other. Each function
-returns a sentence for each inconsistency.
+"""Whether a store is consistent: its history with its locks, and on SQL its tables with each other.
+
+Each function returns a sentence for each inconsistency.
 """
 
 import sqlite3

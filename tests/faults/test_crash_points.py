@@ -240,8 +240,9 @@ class Sweep:
             tries += 1
 
     def _numbers(self, last: int) -> list[int]:
-        """Which messages are cut. The last ones, which commit, always are: how many there are differs a little from one
-        run to the next.
+        """Which messages are cut.
+
+        The last ones, which commit, always are: how many there are differs a little from one run to the next.
         """
         chosen = {*range(1, EACH + 1), *range(EACH + 1, self._case.most + 1, SKIP)}
         return sorted(chosen | {number for number in range(last - 3, last + 3) if 0 < number <= self._case.most})

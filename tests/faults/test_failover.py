@@ -1,4 +1,5 @@
 """A standby that lacks the newest commits takes over: no token is granted twice, and no stale report is accepted.
+
 Clients use one address all the time; the server behind it changes. On PostgreSQL they are an ordinary user, and the
 standby has had no checkpoint since it was promoted.
 """

@@ -1,5 +1,6 @@
-"""Eight processes work on a chain of three jobs, and on two that read data ids other than their own, while they are
-killed and stopped. An independent witness checks them.
+"""Eight processes work on a chain of three jobs, and on two jobs with other data ids, before an independent witness.
+
+They are killed and stopped meanwhile.
 """
 
 import time

@@ -1,6 +1,7 @@
-"""A long run without faults: no holder may lose a lock or a claim. There are holders that renew short leases many
-times, workers of the chain with many heartbeats, and clients of a service. A loss counts as false unless the machine
-starved the holder, as the holder's own clock shows.
+"""A long run without faults: no holder may lose a lock or a claim.
+
+There are holders that renew short leases many times, workers of the chain with many heartbeats, and clients of a
+service. A loss counts as false unless the machine starved the holder, as the holder's own clock shows.
 """
 
 import time

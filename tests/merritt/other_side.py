@@ -1,6 +1,7 @@
-"""The other side of a shared tree: the behaviour of Merritt's programs, by the public descriptions of the tree. It uses
-kazoo alone and none of Headgate's code. Like the originals it uses no transactions: each change of a state is several
-writes, one after another, and a process that is killed leaves what it had written by then.
+"""The other side of a shared tree: the behaviour of Merritt's programs, by the public descriptions of the tree.
+
+It uses kazoo alone and none of Headgate's code. Like the originals it uses no transactions: each change of a state is
+several writes, one after another, and a process that is killed leaves what it had written by then.
 """
 
 from __future__ import annotations

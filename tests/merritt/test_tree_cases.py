@@ -1,4 +1,5 @@
 """The tree after each operation of the queue, node by node, with expectations written from its public descriptions.
+
 Each case is run by Headgate, by a stand-in for Merritt's programs, and, where no lock stays, by both in turn. Most have
 the names under which Merritt's library describes its trees.
 """

@@ -1,1 +1,1 @@
-"""A whole store moves: copy, backup and restore, with kills in the middle."""
+"""A whole store is moved: copy, backup and restore, with kills in the middle."""

@@ -1,4 +1,4 @@
-"""Stores that are copied are filled in a folder of their own: profiles are written to the working folder."""
+"""Stores to be copied are filled in a separate folder: profiles are written to the working folder."""
 
 from pathlib import Path
 

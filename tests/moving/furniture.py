@@ -1,4 +1,4 @@
-"""A store with rows in every table, made through the service, and a dump of everything that it can be asked."""
+"""A store with rows in every table, created through the service, and a dump of every possible query."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +22,7 @@ from tests.contract.steps import LONG
 from tests.contract.test_inventory import CALLBACK, VERSION
 from tests.waiting import until
 
-#: What a secret is, which must come out of the moved store as it went in.
+#: A secret, which must be the same in the moved store.
 SECRET = "r4w-p4ss"
 
 
@@ -33,7 +33,7 @@ def opened(url: str, folder: Path) -> Iterator[Gate]:
 
 
 def furnish(gate: Gate) -> dict[str, Any]:
-    """Something in every table and every state. Returns what its users hold."""
+    """An item in every table and every state. Returns what its users hold."""
     key = _pipeline(gate)
     held = {"key": key, **_locks(gate), "claim": _chunks(gate, key)}
     _mappings(gate)
@@ -51,7 +51,7 @@ def furnish(gate: Gate) -> dict[str, Any]:
 
 
 def take_work(gate: Gate) -> dict[str, Any]:
-    """Somebody works on it right now: a lease runs on each noun."""
+    """Work in progress: a running lease on each noun."""
     queue_steps.new_batch(gate.queue, "busy")
     gate.ledger.define_dataset("new")
     gate.ledger.define_job("check", inputs=["new"])
@@ -106,7 +106,7 @@ def _chunks(gate: Gate, key: str) -> Any:
 
 
 def _mappings(gate: Gate) -> None:
-    """A sample that was merged and has a late lane, and what find_next has not looked at yet."""
+    """A sample that was merged and has a late lane, and arrivals that find_next has not processed yet."""
     ledger = gate.ledger
     for name in ("lanes", "samples"):
         ledger.define_dataset(name)
@@ -149,7 +149,7 @@ def _lateness(gate: Gate) -> None:
 
 
 def _repetitions(gate: Gate) -> None:
-    """A chunk that is done again after a while, and one that was made in parts."""
+    """A chunk that is due again after a while, and one that was made in parts."""
     gate.ledger.define_job("audit", inputs=["samples"], recur=LONG)
     gate.ledger.success(gate.ledger.claim("audit", "s1"))
     gate.ledger.define_dataset("genes")
@@ -159,7 +159,7 @@ def _repetitions(gate: Gate) -> None:
 
 def fill_queue(gate: Gate) -> None:
     """A batch and a job in every state that lasts, a hold, reports, priorities."""
-    # Each takes the next of a state, so what should stay in it is made behind what goes on.
+    # Each call takes the next item of a state, so items that should stay are created after those that move on.
     queue_steps.job_in(gate.queue, "cleaned")
     gate.queue.report_finished()
     gate.queue.fire(queue_steps.taken_batch(gate.queue, "reporting"), "finish")
@@ -169,7 +169,7 @@ def fill_queue(gate: Gate) -> None:
         [state for state in INGEST_JOB.states if state not in ("new", "failed", "cleaned", "deleted")]
     ):
         queue_steps.job_in(gate.queue, state)
-    for most in (1, 2):  # One is held because its worker died, the other one is retried.
+    for most in (1, 2):  # One is held because its worker died, the other is retried.
         queue_steps.batch_with_jobs(gate.queue, priority=0, max_crashes=most)
         assert gate.queue.acquire_job("pending", lease=0.03, outlives=True)
         until(lambda: gate.queue.reap() == 1, "its owner to die")
@@ -189,7 +189,7 @@ def _moved_history(gate: Gate) -> None:
 
 
 def seen(gate: Gate) -> dict[str, Any]:
-    """All that anybody can ask of a store, without what a move changes by its rules."""
+    """The answers to all queries of a store, without values that a move changes by design."""
     locks, ledger = gate.locks, gate.ledger
     return {
         "tag": gate.store.tag,

@@ -1,4 +1,4 @@
-"""A backup is one file for every kind of store; what is damaged is refused before anything is written."""
+"""A backup is one file for every kind of store; a damaged one is refused before anything is written."""
 
 import gzip
 import json
@@ -55,12 +55,12 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small(made_once: Path, tmp_path: Path) -> Path:
-    """A backup of a store with a lock, to be harmed."""
+    """A backup of a store with a lock, to be damaged."""
     shutil.copy(made_once / "small.db", tmp_path)
     return Path(shutil.copy(made_once / "small.gz", tmp_path))
 
 
-def test_a_backup_of_any_store_is_restored_into_sqlite_with_all_that_it_had(sql_url: str, tmp_path: Path) -> None:
+def test_a_backup_of_any_store_is_restored_into_sqlite_completely(sql_url: str, tmp_path: Path) -> None:
     with opened(sql_url, tmp_path) as gate:
         furnish(gate)
         backup(sql_url, tmp_path / "b.gz")
@@ -83,7 +83,7 @@ def test_a_backup_of_any_store_is_restored_into_sqlite_with_all_that_it_had(sql_
 
 
 @pytest.mark.usefixtures("small")
-def test_a_backup_is_its_owners_alone_no_matter_who_prepared_its_place(tmp_path: Path) -> None:
+def test_a_backup_is_private_to_its_owner_no_matter_who_created_the_file(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"")
     (tmp_path / "b.gz.unfinished").symlink_to(tmp_path / "elsewhere")
     backup(f"sqlite:///{tmp_path / 'small.db'}", tmp_path / "b.gz")
@@ -92,7 +92,7 @@ def test_a_backup_is_its_owners_alone_no_matter_who_prepared_its_place(tmp_path:
     assert (tmp_path / "elsewhere").read_bytes() == b""
 
 
-def test_a_backup_is_not_written_over(small: Path, tmp_path: Path) -> None:
+def test_a_backup_is_not_overwritten(small: Path, tmp_path: Path) -> None:
     content = small.read_bytes()
     with pytest.raises(BadValue, match="already exists"):
         backup(f"sqlite:///{tmp_path / 'small.db'}", small)
@@ -109,7 +109,7 @@ def test_a_restored_store_is_not_restored_into_again(small: Path, tmp_path: Path
 
 
 def changed(file: Path, change: Callable[[list[Any]], list[Any]], *, forged: bool = False) -> None:
-    """Edit the lines of a backup; `forged`: with a last line that fits them, as only a forger writes it."""
+    """Edit the lines of a backup; `forged`: with a last line that matches them, as an attacker would write it."""
     lines = change([json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()])
     written = [json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for line in lines]
     if forged:
@@ -157,7 +157,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         for field, value in {"token": 77, "at": 1, "now": 1, "tag": "abcd", "facts": {}}.items()
     },
 }
-#: What a forger writes: the last line fits, what it protects does not.
+#: Forgeries: the last line matches, the content is invalid.
 FORGED: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
     **{
         f"{field} is {value!r}": (with_header(**{field: value}), f"small.gz: .*{field}")
@@ -197,7 +197,7 @@ def test_a_damaged_file_changes_nothing(damage: str, small: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("damage", FORGED)
-def test_a_forged_file_is_refused_with_what_is_wrong_in_it(damage: str, small: Path, tmp_path: Path) -> None:
+def test_a_forged_file_is_refused_with_the_reason(damage: str, small: Path, tmp_path: Path) -> None:
     change, why = FORGED[damage]
     changed(small, change, forged=True)
     with pytest.raises(Invalid, match=why):
@@ -205,8 +205,8 @@ def test_a_forged_file_is_refused_with_what_is_wrong_in_it(damage: str, small: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["small.db", "small.gz"]
 
 
-def test_rows_that_contradict_each_other_end_the_restore_with_a_sentence(small: Path, sql_url: str) -> None:
-    """Only a forger writes them. What was written until then is used by nobody."""
+def test_contradictory_rows_end_the_restore_with_an_error(small: Path, sql_url: str) -> None:
+    """Only an attacker writes such rows. The rows written until then are never used."""
     modes = {"exclusive": "no mode"}
     changed(
         small,
@@ -220,7 +220,7 @@ def test_rows_that_contradict_each_other_end_the_restore_with_a_sentence(small: 
         headgate.connect(sql_url)
 
 
-def test_no_edit_of_any_byte_ends_otherwise_than_in_a_sentence(made_once: Path, tmp_path: Path) -> None:
+def test_every_edit_of_a_byte_ends_in_an_error_message(made_once: Path, tmp_path: Path) -> None:
     whole = (made_once / "small.gz").read_bytes()
     plain = gzip.decompress(whole)
     file = tmp_path / "edited.gz"
@@ -241,7 +241,7 @@ def test_no_edit_of_any_byte_ends_otherwise_than_in_a_sentence(made_once: Path, 
             source = ArchiveSource(file, accept_backup)
         except Invalid:
             return
-        # What no digest covers is what does not matter: how the text is compressed, and when it was.
+        # The digest does not cover irrelevant data: how the text is compressed, and when.
         assert gzip.decompress(file.read_bytes()) == plain
         assert source.contents.counts["hg_lock"] == 2
 
@@ -265,7 +265,7 @@ def test_a_refused_restore_leaves_an_empty_database_as_empty_as_it_was(refused: 
         looked.close()
 
 
-def test_the_commands_on_the_page_run_as_they_stand(tmp_path: Path) -> None:
+def test_the_commands_on_the_page_run_unchanged(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     done = in_shell(tmp_path, block)
     assert done.returncode == 0, done.stderr
@@ -278,7 +278,7 @@ def test_a_backup_names_the_store_that_it_does_not_contain() -> None:
     assert "zookeeper://zk1/x" in told
 
 
-def test_a_service_is_not_backed_up_through_itself(tmp_path: Path) -> None:
+def test_a_service_cannot_be_backed_up_through_its_url(tmp_path: Path) -> None:
     settings = load({}, {"HEADGATE_SERVER": "http://127.0.0.1:8750"}, tmp_path)
     with pytest.raises(BadValue, match="is a service"), backing_up(settings, tmp_path / "b.gz"):
         pass

@@ -1,4 +1,4 @@
-"""A whole store from one kind of database to another: nothing is lost, nothing is given twice."""
+"""A whole store is copied from one kind of database to another: nothing is lost, and no token or id is reused."""
 
 import signal
 import subprocess
@@ -29,7 +29,7 @@ PAIRS = [("sqlite", "postgresql"), ("postgresql", "mariadb"), ("mariadb", "sqlit
 
 @pytest.fixture
 def place(servers: Servers, tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """A new, empty store of a kind, as often as it is asked for."""
+    """A new, empty store of a kind, as often as requested."""
     made: list[Iterator[str]] = []
 
     def make(kind: str) -> str:
@@ -72,7 +72,7 @@ def test_a_copy_contains_everything_and_work_continues_there(
 
 
 def goes_on(gate: headgate.Gate, held: dict[str, Any]) -> None:
-    """Who held something in the old store goes on with it; what is new is behind all that was."""
+    """Holders in the old store continue with the new one; new tokens are greater than all old ones."""
     tokens = [chunk.token for chunk in gate.ledger.status()]
     newest = gate.ledger.claim("clean", "8", key=held["key"])
     assert newest.token > max(tokens)
@@ -98,13 +98,13 @@ def test_every_table_moves_or_is_named_with_the_reason_why_not() -> None:
     assert all(NOT_ROWS.values())
 
 
-def test_every_moment_on_the_lease_clock_is_known_as_one() -> None:
+def test_every_column_with_a_lease_time_is_known() -> None:
     for table in metadata.tables.values():
         for column in table.columns:
             assert ("lease clock" in (column.comment or "")) <= bool(column.info), column
 
 
-def test_a_lease_keeps_what_was_left_of_it(place: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_lease_keeps_its_remaining_time(place: Callable[[str], str], tmp_path: Path) -> None:
     source, target = place("sqlite"), place("sqlite")
     with opened(source, tmp_path) as gate:
         taken = take_work(gate)
@@ -147,7 +147,7 @@ def test_a_source_that_is_not_a_store_is_neither_copied_nor_created(tmp_path: Pa
     assert not (tmp_path / "none").exists()
 
 
-def test_a_row_that_somebody_else_writes_is_found(place: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_row_that_another_process_writes_is_found(place: Callable[[str], str], tmp_path: Path) -> None:
     source, target = place("sqlite"), place("sqlite")
     with opened(source, tmp_path) as gate:
         gate.locks.acquire("ann", "mine", "exclusive")
@@ -173,7 +173,7 @@ def test_a_second_copy_into_the_same_place_ends_the_first(place: Callable[[str],
         assert [lock.resource for lock in gate.locks.list()] == ["mine"]
 
 
-def test_half_of_another_store_is_not_written_over(
+def test_a_partial_copy_of_another_store_is_not_overwritten(
     place: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two, target = place("sqlite"), place("sqlite"), place("sqlite")
@@ -235,7 +235,7 @@ def test_unleased_changes_during_a_copy_are_detected_too(place: Callable[[str], 
     copy(source, target)
 
 
-def test_every_fact_about_a_store_is_known_to_move_or_to_stay(place: Callable[[str], str], tmp_path: Path) -> None:
+def test_every_fact_about_a_store_is_listed_as_moved_or_not(place: Callable[[str], str], tmp_path: Path) -> None:
     source, target = place("sqlite"), place("sqlite")
     with opened(source, tmp_path) as gate:
         furnish(gate)
@@ -265,7 +265,7 @@ def test_a_killed_move_leaves_nothing_in_the_temporary_folder(
 
 
 def killed_at_the_first_portion(words: list[str], folder: Path) -> list[Path]:
-    """What a command that is killed while it reads leaves in a folder."""
+    """The files that a command leaves in a folder when it is killed while it reads."""
     text = (
         "import os, signal, sys\n"
         "from headgate.stores.sql.moving.whole import SqlSource\n"

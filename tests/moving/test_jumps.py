@@ -1,4 +1,4 @@
-"""Nothing that a store gave is given again by what is restored or copied from it, whatever the clocks say."""
+"""No token or id is granted again after a restore or a copy, whatever the clocks say."""
 
 import secrets
 from pathlib import Path
@@ -20,7 +20,7 @@ SHOULDER = "ark:/99999/fk4"
 
 
 def used(url: str) -> dict[str, Any]:
-    """What a store gives when it is used: tokens of locks (one known before, one new), claims and items; and ids."""
+    """The numbers that a store issues: tokens of locks (one known before, one new), claims and items; and ids."""
     with headgate.connect(url, work_folder="/work") as gate:
         locks = [gate.locks.acquire("ann", resource, "shared").token for resource in ("known", "new")]
         gate.ledger.define_dataset("raw")
@@ -81,7 +81,7 @@ def test_two_restores_of_one_backup_reuse_no_id(
     assert all(found[name] != first[name] for name in found)
 
 
-def test_a_restore_is_remembered_beside_the_backup_by_its_owner_alone(saved: tuple[str, Path], tmp_path: Path) -> None:
+def test_a_restore_is_recorded_beside_the_backup_privately(saved: tuple[str, Path], tmp_path: Path) -> None:
     _url, file = saved
     for number in range(2):
         restore(file, f"sqlite:///{tmp_path / str(number)}")
@@ -129,7 +129,7 @@ def test_a_copy_of_an_idle_store_continues_its_ids(saved: tuple[str, Path], tmp_
         assert int(gate.queue.submit("demo", "ann", "https://example.org/x").id[3:]) == int(before[3:]) + 1
 
 
-def test_jumps_grow_and_end_before_what_cannot_be_written() -> None:
+def test_jumps_grow_and_end_before_the_largest_number() -> None:
     known = Jump()
     for number in range(1000):
         following = next_jump(known, secrets.randbelow)

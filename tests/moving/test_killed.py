@@ -1,4 +1,4 @@
-"""Killed in the middle: the source is as it was, half a target is not worked with, and the same command ends it."""
+"""Killed in the middle: the source is unchanged, a partial target cannot be used, and the same command completes it."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from headgate.cli.main import main
 from headgate.stores.archive.file import ArchiveTarget
 from headgate.stores.sql.moving.whole import SqlTarget
 
-#: Every step that writes, or compares what was written.
+#: Every step that writes, or compares written rows.
 STEPS: list[tuple[type, str]] = [
     *((SqlTarget, name) for name in ("_take_over", "_clear", "add", "digests", "_finish")),
     *((ArchiveTarget, name) for name in ("begin", "add", "digests", "finish")),
@@ -24,7 +24,10 @@ STEPS: list[tuple[type, str]] = [
 
 
 def run(point: int, folder: Path, *words: str) -> int:
-    """The command in a process of its own, killed before that step (0: never). How many steps it did; -9: killed."""
+    """The command in a separate process, killed before that step (0: never).
+
+    Returns the number of steps; -9: killed.
+    """
     steps = folder / "steps"
     with warnings.catch_warnings():  # Newer Pythons warn of forks beside threads; this child uses none of them.
         warnings.simplefilter("ignore")
@@ -61,7 +64,7 @@ def _count_down(point: int) -> list[str]:
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
-    """A store in which nothing has happened."""
+    """A store without any event."""
     headgate.connect(f"sqlite:///{tmp_path / 'empty.db'}").close()
     return tmp_path / "empty.db"
 
@@ -83,7 +86,7 @@ def contents(url: str) -> list[object]:
 
 
 @pytest.mark.parametrize("way", ["copy", "restore"])
-def test_a_killed_move_leaves_what_nobody_uses_and_is_done_by_the_same_command(
+def test_a_killed_move_leaves_an_unusable_target_and_can_be_repeated(
     way: str, source: str, empty: Path, tmp_path: Path
 ) -> None:
     archive = str(tmp_path / "b.gz")

@@ -1,4 +1,4 @@
-"""The queue alone, to ZooKeeper and back: every item in its state, no id and no token given twice."""
+"""The queue alone, to ZooKeeper and back: every item keeps its state, and no id or token is reused."""
 
 import os
 import signal
@@ -35,12 +35,12 @@ def copy(source: str, target: str, *, force: bool = False) -> None:
 
 
 def short(at: Any) -> Any:
-    """As ZooKeeper's nodes keep times."""
+    """The times as ZooKeeper's nodes store them."""
     return at.replace(microsecond=at.microsecond // 1000 * 1000) if isinstance(at, datetime) else at
 
 
 def seen(gate: Gate) -> dict[str, Any]:
-    """All that the queue keeps, without who has taken what, and by which token."""
+    """All data of the queue, without takes and their tokens."""
     found = everything(gate)
     items: list[Item] = [*found.batches, *found.jobs]
     told = [(short(each.at), each.noun, each.event, each.job, each.resource, each.client, each.before, each.after,
@@ -61,7 +61,7 @@ def _report(item: Any) -> dict[str, Any]:
     return {"report": replace(report, at=short(report.at))} if report else {}
 
 
-def test_a_queue_goes_to_zookeeper_and_back_with_all_that_it_has(zookeeper: str, tmp_path: Path) -> None:
+def test_a_queue_goes_to_zookeeper_and_back_completely(zookeeper: str, tmp_path: Path) -> None:
     here, back = f"sqlite:///{tmp_path / 'here.db'}", f"sqlite:///{tmp_path / 'back.db'}"
     with headgate.connect(here, work_folder="/work") as gate:
         fill_queue(gate)
@@ -90,7 +90,7 @@ def test_a_queue_goes_to_zookeeper_and_back_with_all_that_it_has(zookeeper: str,
 
 
 def taken_until(gate: Gate, batch: str) -> Any:
-    """That very batch, taken; those before it stay taken until they are released."""
+    """That batch, taken; those before it stay taken until they are released."""
     before = []
     while (found := taken_batch(gate.queue)).id != batch:
         before.append(found)
@@ -198,9 +198,7 @@ def test_a_source_that_is_not_a_store_is_neither_copied_nor_created(kind: str, z
 
 
 @pytest.mark.parametrize("step", ["put_holds", "put_batches", "put_jobs", "put_history", "finish"])
-def test_a_killed_copy_leaves_a_queue_that_nobody_uses_and_is_done_by_the_same_command(
-    step: str, zookeeper: str, tmp_path: Path
-) -> None:
+def test_a_killed_copy_leaves_an_unusable_queue_and_can_be_repeated(step: str, zookeeper: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     with headgate.connect(url, work_folder="/work") as gate:
         batch = new_batch(gate.queue)
@@ -221,7 +219,7 @@ def test_a_killed_copy_leaves_a_queue_that_nobody_uses_and_is_done_by_the_same_c
 
 
 def killed_after(step: str, source: str, target: str) -> None:
-    """A copy whose process is killed right after a step; before the last one, which is the end."""
+    """A copy whose process is killed right after a step, except after the last one, which completes it."""
     with warnings.catch_warnings():  # Newer Pythons warn of forks beside threads; this child uses none of them.
         warnings.simplefilter("ignore")
         child = os.fork()

@@ -1,4 +1,4 @@
-"""The container file and the systemd unit name what is there, and settings and options that exist."""
+"""The container file and the systemd unit name existing files, settings and options."""
 
 import configparser
 import json
@@ -19,7 +19,7 @@ UNIT = ROOT / "packaging/headgate.service"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Each instruction with its words; lines that end in a backslash go on."""
+    """Each instruction with its words; a backslash continues a line."""
     text = re.sub(r"^#.*\n", "", CONTAINER.read_text(encoding="utf-8"), flags=re.MULTILINE)
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
     return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in lines if line.strip()]
@@ -33,7 +33,7 @@ def known_options() -> set[str]:
     return {name for parameter in up.params for name in parameter.opts}
 
 
-def test_the_container_file_copies_what_is_there() -> None:
+def test_the_container_file_copies_existing_files() -> None:
     for name, words in instructions():
         if name == "COPY" and "--from" not in words:
             for source in words.split()[:-1]:
@@ -44,7 +44,10 @@ def test_the_container_file_copies_what_is_there() -> None:
 
 
 def test_an_install_from_a_lock_file_resolves_nothing() -> None:
-    """A lock file is complete. Where pip resolves all the same, a new release of a pinned package can fail it."""
+    """A lock file is complete.
+
+    If pip resolved dependencies all the same, a new release of a pinned package could break it.
+    """
     texts = [CONTAINER.read_text(encoding="utf-8"), (ROOT / "Makefile").read_text(encoding="utf-8")]
     installs = [line for text in texts for line in text.splitlines() if "--require-hashes" in line]
     assert len(installs) == 2
@@ -52,7 +55,7 @@ def test_an_install_from_a_lock_file_resolves_nothing() -> None:
     subprocess.run([sys.executable, "-m", "pip", "check"], check=True, capture_output=True)
 
 
-def test_the_container_begins_with_one_image_that_cannot_change() -> None:
+def test_the_container_starts_from_a_pinned_image() -> None:
     bases = [words.partition(" AS ")[0] for name, words in instructions() if name == "FROM"]
     assert bases == ["${BASE}", "${BASE}"]
     assert re.fullmatch(
@@ -60,7 +63,7 @@ def test_the_container_begins_with_one_image_that_cannot_change() -> None:
     )
 
 
-def test_the_container_starts_the_service_as_nobody_special_with_known_settings() -> None:
+def test_the_container_starts_the_service_as_an_unprivileged_user_with_known_settings() -> None:
     found = dict(instructions())
     assert found["USER"] == "headgate"
     command = json.loads(found["CMD"])
@@ -83,8 +86,8 @@ def test_the_unit_starts_the_service_with_known_options() -> None:
     assert int(unit["Service"]["TimeoutStopSec"]) > float(str(grace.default))
 
 
-def test_systemd_understands_the_unit_and_finds_little_exposed(tmp_path: Path) -> None:
-    """With a program that is there: the place that the unit names is one of the target machine."""
+def test_systemd_accepts_the_unit_and_finds_little_exposed(tmp_path: Path) -> None:
+    """With an existing program: the path in the unit exists on the target machine only."""
     text = UNIT.read_text(encoding="utf-8")
     unit = tmp_path / UNIT.name
     unit.write_text(text.replace("/opt/headgate/bin/headgate", str(PROGRAM)), encoding="utf-8")
@@ -96,7 +99,7 @@ def test_systemd_understands_the_unit_and_finds_little_exposed(tmp_path: Path) -
 
 
 def test_the_service_keeps_to_the_system_calls_that_the_unit_allows(tmp_path: Path) -> None:
-    """It starts, does one round and ends; nothing of that may need a call, or memory, that systemd would refuse."""
+    """It starts, does one round and exits; none of that may need a call, or memory, that systemd would refuse."""
     trace = tmp_path / "trace"
     watched = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=!futex,pread64,epoll_wait,poll", "-o", str(trace)]
     done = subprocess.run(

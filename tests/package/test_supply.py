@@ -1,4 +1,4 @@
-"""What a wheel is made with is listed, and an audit that could not be made is not taken for a clean one."""
+"""The contents of a wheel are listed, and an audit that could not be done does not count as clean."""
 
 import json
 import re
@@ -52,8 +52,8 @@ def test_an_audit_is_clean_only_when_everything_was_looked_up() -> None:
     assert audit.judge({"dependencies": []})[0] == 2
 
 
-def test_an_audit_that_cannot_be_made_says_so(tmp_path: Path) -> None:
-    """The interpreter of the tests has no pip-audit: that is one way in which it cannot be made."""
+def test_an_audit_that_cannot_be_done_says_so(tmp_path: Path) -> None:
+    """The interpreter of the tests has no pip-audit: that is one reason why an audit fails."""
     code, (line,) = audit.audit(tmp_path / "a.lock")
     assert code == 2
     assert "a.lock: not audited: " in line

@@ -1,4 +1,4 @@
-"""The built wheel is what users get: it works with the core's packages alone, and says which extra is missing."""
+"""The built wheel works with the packages of its metadata alone, and reports which extra is missing."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from tests.package.wheel import PIP, ROOT, build, install
 
-#: A command, or Python, that needs what the extra brings.
+#: A command, or Python code, that needs the extra.
 NEEDS = {
     "postgresql": ["headgate", "lock", "list", "--url", "postgresql://127.0.0.1/x"],
     "mysql": ["headgate", "lock", "list", "--url", "mysql://me@127.0.0.1/x"],
@@ -71,7 +71,7 @@ def test_the_core_alone_works_on_sqlite(core: Path, tmp_path: Path) -> None:
     assert Path(imported.stdout.strip()).is_relative_to(core.parent)
 
 
-def test_the_core_needs_nothing_that_its_metadata_does_not_name(core: Path) -> None:
+def test_the_core_needs_only_the_packages_in_its_metadata(core: Path) -> None:
     done = subprocess.run(
         [*PIP, "--python", str(core / "python"), "check"], capture_output=True, text=True, check=False
     )
@@ -91,7 +91,7 @@ def test_a_missing_dependency_is_reported_with_the_name_of_its_extra(extra: str,
     assert NEEDS[extra][0] == "python" or "Traceback" not in done.stderr
 
 
-def test_with_all_extras_the_service_starts_and_ends(wheel: Path, tmp_path: Path) -> None:
+def test_with_all_extras_the_service_starts_and_stops(wheel: Path, tmp_path: Path) -> None:
     programs = install(wheel, tmp_path / "venv", "all", *NEEDS)
     done = run(programs, tmp_path, "headgate", "up", "--listen", "127.0.0.1:0", "--once")
     assert done.returncode == 0, done.stderr

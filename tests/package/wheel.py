@@ -1,4 +1,4 @@
-"""The built wheel in virtual environments that have what its metadata asks for, and nothing else."""
+"""The built wheel in virtual environments with the packages of its metadata, and no others."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 
 
 def build(folder: Path) -> Path:
-    """The wheel, built without network from a copy of what the repository has of it."""
+    """The wheel, built without network from a copy of its files in the repository."""
     tree = folder / "tree"
     shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -53,7 +53,7 @@ def install(wheel: Path, venv: Path, *extras: str) -> Path:
 
 
 def metadata(wheel: Path) -> list[str]:
-    """What the wheel says that it needs."""
+    """The requirements of the wheel."""
     with zipfile.ZipFile(wheel) as content:
         name = next(each for each in content.namelist() if each.endswith(".dist-info/METADATA"))
         lines = content.read(name).decode().partition("\n\n")[0].splitlines()
@@ -61,7 +61,7 @@ def metadata(wheel: Path) -> list[str]:
 
 
 def _needed(wheel: Path, extras: tuple[str, ...]) -> Iterator[Distribution]:
-    """All packages that are needed, those of packages that are needed too."""
+    """All required packages, including indirect ones."""
     seen: set[str] = {"headgate"}
     left = list(_chosen(metadata(wheel), extras))
     while left:

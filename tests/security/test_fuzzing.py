@@ -1,6 +1,7 @@
-"""Every parser of untrusted input, called with random bytes and with damaged valid input. Each parser either accepts
-its input or raises an error that its callers handle, with little memory. `make test` tries a few inputs that are the
-same in each run; `make torture` tries many different ones.
+"""Every parser of untrusted input, called with random bytes and with damaged valid input.
+
+Each parser either accepts its input or raises an error that its callers handle, with little memory. `make test` tries a
+few inputs that are the same in each run; `make torture` tries many different ones.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ TOKENS = [
 
 
 class Parser(NamedTuple):
-    """The function that reads an input (and may use a folder), valid inputs, and other errors that its callers handle."""
+    """The function that reads an input (with a folder if needed), valid inputs, and errors that its callers handle."""
 
     read: Callable[[bytes, Path], object]
     seeds: list[bytes]

@@ -1,4 +1,5 @@
 """Data written with a `queue:work` token never becomes a path, an address or a recipient on the service's machine.
+
 Every attempt goes over HTTP, with the queue in a database and in ZooKeeper. External owners continue to work.
 """
 
