@@ -1,1 +1,1 @@
-"""How fast, as ratios within one run: against the raw ceiling of each store, and against peers."""
+"""Speed, as ratios within one run: compared with the bare drivers of each store, and with peers."""

@@ -15,7 +15,7 @@ import headgate
 
 
 def compete(url: str, ready: int, go: int, seconds: float) -> dict[str, float]:
-    """Acquire and release until the time is over: grants, seconds on the processor, the longest wait."""
+    """Acquire and release until the time is over; returns grants, processor seconds, and the longest wait."""
     locks = headgate.connect(url, answer_within="60").locks
     client = f"client-{os.getpid()}"
     locks.release(locks.acquire(client, f"own:{client}", "exclusive", lease=30))
@@ -36,7 +36,7 @@ def _processor_seconds() -> float:
 
 
 def main(url: str, processes: int, seconds: float) -> None:
-    """Fork them, let them begin together, and print what each has done."""
+    """Fork the processes, start them together, and print the results of each."""
     headgate.connect(url).close()
     ready_out, ready_in = os.pipe()
     go_out, go_in = os.pipe()

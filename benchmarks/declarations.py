@@ -1,4 +1,4 @@
-"""`python -m benchmarks.declarations`: what may serve the declared operations, and what may write nouns as JSON.
+"""`python -m benchmarks.declarations`: candidates for serving the declared operations and for writing nouns as JSON.
 
 Frameworks answer the body of an acquire and a release, both checked, without a store: the app is called as a server
 calls it. Wire code writes and reads a lock and a list of 100 chunks. What that is part of, is an acquire and a page of
@@ -40,7 +40,7 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 def direct_app() -> App:
-    """Our routes on Starlette: what a route needs is found out once."""
+    """Our routes on Starlette, with everything about a route computed once."""
     from starlette.applications import Starlette
 
     from headgate.http.api.direct import Direct
@@ -147,7 +147,7 @@ async def _microseconds(app: App) -> float:
 
 
 def frameworks() -> None:
-    """Processor time a request."""
+    """Processor time per request."""
     makers = {"direct on Starlette": direct_app, "FastAPI": fastapi_app}
     if _is_installed("litestar"):
         makers["Litestar"] = litestar_app
@@ -162,7 +162,7 @@ def frameworks() -> None:
 
 
 def requests() -> None:
-    """Processor time of requests to the whole service, which the parts above belong to."""
+    """Processor time of requests to the whole service, of which the parts above are a part."""
     import headgate
 
     with tempfile.TemporaryDirectory() as folder, headgate.connect(f"sqlite:///{folder}/headgate.db") as gate:
@@ -248,7 +248,7 @@ def _timed(times: int, call: Callable[[], Any]) -> Callable[[], float]:
 
 
 def _importing(*modules: str) -> Callable[[], float]:
-    """Milliseconds that importing takes in a new interpreter, beyond its start."""
+    """Milliseconds to import it in a new interpreter, beyond the interpreter's own start."""
     code = f"import time; began = time.perf_counter(); import {', '.join(modules)}; print(time.perf_counter() - began)"
 
     def measure() -> float:

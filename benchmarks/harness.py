@@ -1,4 +1,4 @@
-"""Measuring on a shared, noisy machine: short rounds of every contestant in turn, and the median of the ratios."""
+"""Measuring on a shared, noisy machine: short rounds of all contestants in turn, and the median of the ratios."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Step = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How one contestant did: its median rate, and its median ratio to each other one in the same round."""
+    """The result of one contestant: its median rate, and its median ratio to each other one in the same round."""
 
     rate: float
     rates: tuple[float, ...]

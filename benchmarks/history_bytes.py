@@ -17,7 +17,7 @@ from headgate.stores.sql.database.engine import Database
 from headgate.stores.sql.opening import open_database
 
 PAIRS = 2000
-#: The table with its indexes, as each database counts it, after it has put its pages in order.
+#: The table with its indexes, as each database measures it, after its pages were cleaned up.
 SIZES: dict[str, tuple[Sequence[str], str]] = {
     "sqlite": (("vacuum",), "select sum(pgsize) from dbstat where name like 'hg_history%'"),
     "postgresql": (("vacuum full hg_history",), "select pg_total_relation_size('hg_history')"),
@@ -30,7 +30,7 @@ SIZES: dict[str, tuple[Sequence[str], str]] = {
 
 
 def lock_pairs(gate: Gate) -> None:
-    """Locks on a few resources, as a pipeline has them."""
+    """Locks on a few resources, as in a pipeline."""
     for number in range(PAIRS):
         lock = gate.locks.acquire("worker@node17", f"mysql://db1/core_{number % 50}", "exclusive", lease=60)
         gate.locks.release(lock)
@@ -49,7 +49,7 @@ def claims(gate: Gate) -> None:
 
 
 def published(gate: Gate) -> None:
-    """What the chunks leave that nobody has claimed: taken off the claims."""
+    """The bytes of the unclaimed chunks, which are subtracted from those of the claims."""
     gate.ledger.define_dataset("raw")
     gate.ledger.publish("raw", [f"2026-11-{number:06d}" for number in range(PAIRS)])
 

@@ -33,22 +33,22 @@ SECONDS = 1.5
 STREAMS, IDLE_SECONDS = 1000, 20.0
 #: Percent of a core.
 STREAMS_TARGET = 10.0
-#: Of the bare framework's rate, at least.
+#: Minimum fraction of the bare framework's rate.
 ECHO_TARGET = 0.4
-#: At most: p99 with waiters, of that without; readiness, of importing the framework.
+#: Maximum ratios: p99 with waiters to that without; readiness to the import of the framework.
 WAITING_TARGET, READY_TARGET = 2.0, 3.0
-#: Calls that share commits, of one call at a time, at least.
+#: Minimum ratio of calls that share commits to one call at a time.
 SHARED_TARGET = 2.0
 #: A folder in memory: a file there has no disk to wait for.
 MEMORY = "/dev/shm"  # noqa: S108 - a folder with an unpredictable name is made there
-#: What is looked at when the store is full.
+#: The pages that are requested when the store is full.
 FULL_PATHS = ("/", "/pipeline", "/pipeline/grid", "/locks", "/ingest", "/history", "/v1/status", "/metrics")
-#: Of the first page, in bytes and seconds; the others are held to it.
+#: Limits for the first page, in bytes and seconds; the others are compared with it.
 PAGE_BYTES, PAGE_SECONDS = 150_000, 0.2
 
 
 class Contestant:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     def __init__(self, words: Sequence[str], port: int, **environment: str) -> None:
         self.port, self.token = port, ""
@@ -57,7 +57,7 @@ class Contestant:
         )
 
     def wait(self, path: str) -> None:
-        """Until it answers, whatever it answers."""
+        """Wait until it answers, whatever the answer."""
         while True:
             try:
                 urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5).close()
@@ -69,7 +69,7 @@ class Contestant:
                 return
 
     def stop(self) -> None:
-        """And wait until it has ended."""
+        """Stop it, and wait until it has exited."""
         self.process.terminate()
         self.process.communicate()
 
@@ -83,7 +83,7 @@ def up(folder: Path, url: str, *words: str, module: str = "headgate", **environm
 
 @contextmanager
 def service(folder: Path, url: str, module: str = "headgate", **environment: str) -> Iterator[Contestant]:
-    """The same, for the first time, and an admin's token for it."""
+    """The same, for the first time, with an admin's token for it."""
     found = up(folder, url, "--json", module=module, **environment)
     try:
         if found.process.stdout:
@@ -130,13 +130,13 @@ class Generator:
         return found
 
     def close(self) -> None:
-        """Its end."""
+        """Stop it."""
         self._process.kill()
         self._process.wait()
 
 
 def free_port() -> int:
-    """One that is free now."""
+    """A free port."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
 
@@ -159,7 +159,7 @@ def against_echo(folder: Path, generator: Generator) -> str:
                 ]
             mine, my_time, theirs, their_time, store = (statistics.median(each) for each in zip(*rounds, strict=True))
             ratio = statistics.median(each[0] / each[2] for each in rounds)
-            # A store on a disk that is slower than the service says nothing about the service.
+            # A store on a slow disk would be measured instead of the service.
             judged = verdict(ratio, ECHO_TARGET) if place == memory else ""
             rows.append((name, mine, theirs, ratio, ECHO_TARGET, judged, store, my_time, their_time))
     header = ("store", "over HTTP", "bare echo", "ratio", "target", "", "store alone", "our µs CPU", "echo's")
@@ -217,7 +217,7 @@ def shared_commits(folder: Path, generator: Generator) -> str:
     return table(f"Acquire and release on a SQLite file, {CONNECTIONS} connections, requests per second", header, rows)
 
 
-# ---------------------------------------------------------------- with a thousand who wait
+# ---------------------------------------------------------------- with a thousand waiters
 
 
 def with_waiters(folder: Path, generator: Generator) -> str:
@@ -373,7 +373,7 @@ PARTS: dict[str, Callable[[Path, Generator], str]] = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the tables that are asked for, or all."""
+    """Print the requested tables, or all."""
     generator = Generator()
     try:
         with tempfile.TemporaryDirectory() as folder:

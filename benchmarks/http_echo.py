@@ -13,7 +13,7 @@ app = FastAPI()
 
 @app.post("/echo")
 async def echo(body: dict[str, Any]) -> dict[str, Any]:
-    """What was sent."""
+    """The request body."""
     return body
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to ask, where, and for how long."""
+    """The requests, the server, and the duration."""
 
     port: int
     token: str
@@ -26,7 +26,7 @@ class Order:
 
 
 class Asker(asyncio.Protocol):
-    """One connection. Reads no more of an answer than it has to."""
+    """One connection. Reads no more of an answer than necessary."""
 
     def __init__(self, order: Order, number: int, done: Done) -> None:
         self._order, self._done = order, done
@@ -77,7 +77,7 @@ class Asker(asyncio.Protocol):
 
 
 class Done:
-    """What came of an order."""
+    """The results of an order."""
 
     def __init__(self, order: Order) -> None:
         self.until = time.perf_counter() + order.seconds
@@ -93,7 +93,7 @@ def _lock_of(body: bytes) -> tuple[str, int]:
 
 
 async def load(order: Order) -> dict[str, float]:
-    """Requests per second, and how long they took."""
+    """Requests per second, and their durations."""
     loop, done, began = asyncio.get_running_loop(), Done(order), time.perf_counter()
     for number in range(order.connections):
         await loop.create_connection(lambda number=number: Asker(order, number, done), "127.0.0.1", order.port)  # type: ignore[misc]
@@ -110,7 +110,7 @@ async def load(order: Order) -> dict[str, float]:
 
 
 def main() -> None:
-    """Orders, one after another."""
+    """Process orders, one after another."""
     for line in sys.stdin:
         print(json.dumps(asyncio.run(load(Order(**json.loads(line))))), flush=True)
 

@@ -47,7 +47,7 @@ downloads = 8
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """What a machine did meanwhile, as shares of the time."""
+    """The load of the machine meanwhile, as fractions of the time."""
 
     seconds: float
     idle: float
@@ -149,7 +149,7 @@ class _Handler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-        """Silence."""
+        """Log nothing."""
 
     def copyfile(self, source: object, outputfile: object) -> None:
         """The kernel copies."""
@@ -167,7 +167,7 @@ def _serve(listener: socket.socket, folder: Path) -> None:
 def _ingested(
     gate: Gate, settings: dict[str, str], payload: str, kind: str, options: argparse.Namespace
 ) -> tuple[Busy, Counter[str], int]:
-    """Hand it in, wait for its report: what the machine did, what the processes spent, and KiB at most."""
+    """Submit it and wait for its report; returns the load of the machine, the time of the processes, and the peak KiB."""
     url = settings["url"]
     rest = json.dumps({name: value for name, value in settings.items() if name != "url"})
     words = [sys.executable, "-m", "benchmarks.ingest_worker", url, rest, str(options.workers)]
@@ -195,7 +195,7 @@ def _ended(gate: Gate, batch: Batch) -> Batch:
 
 
 def _machine() -> tuple[float, float, float]:
-    """Seconds: of the clock, of idle cores, and that the busiest disk was busy."""
+    """Seconds: elapsed, of idle cores, and of the busiest disk."""
     ticks = os.sysconf("SC_CLK_TCK")
     idle = int(Path("/proc/stat").read_text().split()[4]) / ticks
     disks = [line.split() for line in Path("/proc/diskstats").read_text().splitlines()]

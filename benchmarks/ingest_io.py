@@ -97,7 +97,7 @@ def _curl(folder: Path, port: int, digest: str) -> None:
 
 
 def _in_process(folder: Path, port: int, digest: str) -> tuple[float, int]:
-    """In a process of its own, whose memory is looked at: seconds, and KiB at most."""
+    """Run in a separate process, whose memory is measured; returns seconds, and the largest size in KiB."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=_ours, args=(folder, port, digest, sender))
     child.start()
@@ -124,7 +124,7 @@ def _ingest(folder: Path, port: int, digest: str) -> None:
 
 
 def _serve(listener: socket.socket, source: Path) -> None:
-    """As cheap as a server can be: the kernel copies the data."""
+    """The cheapest possible server: the kernel copies the data."""
     while True:
         connection, _ = listener.accept()
         with connection, source.open("rb") as file:

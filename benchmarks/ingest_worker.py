@@ -1,4 +1,4 @@
-"""One process of ingest's daemons, which counts where its time goes: in handlers, in the store, on a core.
+"""One process of ingest's daemons that measures its time: in handlers, in the store, on a core.
 
 Run as a program: URL, settings as JSON, workers for each state. At SIGTERM it prints its figures as JSON.
 """
@@ -28,7 +28,7 @@ CALLS = ("write", "write_through", "read", "single", "single_once")
 
 
 class Clock:
-    """Seconds by what they were spent on; a call within a call of its kind counts once."""
+    """Seconds by activity; a call within a call of its kind counts once."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -54,7 +54,7 @@ class Clock:
 
 
 def posts_of(gate: Gate, clock: Clock, workers: int) -> list[Post]:
-    """Every consumer's post."""
+    """The mailbox of every consumer."""
     known = {(table.name, state) for table in gate.queue.tables() for state in work_states(table)}
     found = [Post(*CONSUMERS[name], handler, workers) for name, handler in ingest_handlers(gate).items()]
     return [

@@ -28,22 +28,22 @@ from headgate.service.locks.use_cases import Locks
 ROUNDS = 40
 CALLS = 20
 WAKES = 3
-#: A waiter that has a place in the queue is asleep after this long.
+#: A waiter in the queue is asleep after this time.
 ASLEEP_SECONDS = 0.02
-#: A waiter for a chunk or an item, which has no place in a queue, is asleep after this long: on MariaDB after a rest.
+#: A waiter for a chunk or an item, which has no queue position, is asleep after this time: on MariaDB after a pause.
 NEWS_SECONDS = 0.6
-#: Rounds of wake-ups through the service, and what they may cost against those without it.
+#: Rounds of wake-ups through the service, and their maximum ratio to those without it.
 WOKEN_ROUNDS, WOKEN_TARGET = 10, 2.0
-#: Chunks to claim: more than all rounds take.
+#: Chunks to claim: more than all rounds need.
 CHUNKS = 2 * ROUNDS * CALLS
 
 
-#: Seconds that something took.
+#: The seconds that a call took.
 Timed = Callable[[], float]
 
 
 def timed(step: Step) -> Timed:
-    """A step by the clock."""
+    """A call with its duration."""
 
     def run() -> float:
         began = time.perf_counter()
@@ -82,7 +82,7 @@ def pairs(where: Places) -> str:
 
 
 def wake_up(holding: Locks, waiting: Locks) -> Timed:
-    """From a release until the thread that waits for the resource has it; both on connections of their own."""
+    """From a release until the waiting thread has the resource; both on their own connections."""
 
     def run() -> float:
         resource = f"bench:{secrets.token_hex(4)}"
@@ -119,7 +119,7 @@ def over_http(where: Places) -> str:
 
 
 def woken_by(act: Step, wait: Step) -> Timed:
-    """From what one process does until a thread that waits for it has it, after it has waited a moment."""
+    """From a change by one process until a thread that waits for it has it, after it has waited a moment."""
 
     def run() -> float:
         woken: list[float] = []
@@ -170,7 +170,7 @@ def _got(found: object) -> None:
 
 
 def woken_over_http(where: Places) -> str:
-    """A change by this process wakes a waiter: a thread on a store of its own, or a caller of the service."""
+    """A change by this process wakes a waiter: a thread on another store object, or a caller of the service."""
     rows: list[Sequence[object]] = []
     stores = {
         "SQLite": where.sqlite("truncate"), "PostgreSQL": where.postgresql(), "MariaDB": where.mariadb(),
@@ -207,7 +207,7 @@ PARTS: dict[str, Callable[[Places], str]] = {"pairs": pairs, "http": over_http, 
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the tables that are asked for, or all."""
+    """Print the requested tables, or all."""
     with places() as where:
         for name in arguments or PARTS:
             sys.stdout.write(PARTS[name](where) + "\n")

@@ -1,8 +1,8 @@
 """`make bench-ledger`: the ledger against the raw ceiling of each store, against a peer, in bulk, and as it grows.
 
-Raw is what the same driver can do at all: one claim that passes over locked rows and one update, a trip and a
-commit each, with the same journal mode and durability. History is written in all of our figures. Only the ratios
-mean anything: the rates depend on the machine and on what else it does.
+Raw is the maximum rate of the same driver: one claim that skips locked rows and one update, a trip and a commit each,
+with the same journal mode and durability. History is written in all of our figures. Only the ratios are meaningful: the
+rates depend on the machine and its other load.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from headgate.stores.sql.dialects.sqlite.dialect import Sqlite
 
 #: Waiting chunks, more than a run takes.
 WAITING = 60_000
-#: SQLite is held to its target in the journal mode that it is opened with by default.
+#: SQLite has to meet its target in its default journal mode.
 RAW_TARGETS = {"SQLite TRUNCATE": 0.5, "SQLite WAL": 0.5, "PostgreSQL": 0.55, "MariaDB": 0.45}
-#: Against raw with eight workers; against procrastinate with one worker and with eight.
+#: Targets against raw with eight workers; against procrastinate with one worker and with eight.
 EIGHT_TARGET = 0.5
 PEER_TARGETS = {1: 1.5, 8: 2.0}
 PUBLISHED, PUBLISH_TARGETS = 200_000, {"SQLite": 50_000, "PostgreSQL": 30_000}
@@ -130,7 +130,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def starting(places: Places) -> str:
-    """What a run of the command costs, against a Python that does nothing."""
+    """The cost of starting the command, compared with a Python that does nothing."""
     url = define(places.sqlite("truncate"), 100)
     commands = {
         "python -c pass": (["-c", "pass"], 1.0),
@@ -163,7 +163,7 @@ PARTS = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the tables that are asked for, or all."""
+    """Print the requested tables, or all."""
     with places() as where:
         for name in arguments or PARTS:
             print(PARTS[name](where), flush=True)

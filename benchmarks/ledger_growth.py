@@ -1,4 +1,4 @@
-"""What must not grow: the time of find_next, with what is finished, with what waits, and under an old snapshot."""
+"""Times of find_next that must not grow: with finished chunks, with waiting chunks, and with an old snapshot."""
 
 from __future__ import annotations
 

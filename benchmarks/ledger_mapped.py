@@ -12,7 +12,7 @@ from benchmarks.harness import table
 from benchmarks.ledger_growth import MOST, at_most, in_turns
 from benchmarks.places import Places
 
-#: HEADGATE_BENCH_DAYS makes it smaller.
+#: HEADGATE_BENCH_DAYS reduces the number.
 DAYS = int(os.environ.get("HEADGATE_BENCH_DAYS", "1000000"))
 FIRST = date(1, 1, 1)
 AT_ONCE = 5000

@@ -1,6 +1,6 @@
-"""What the bare driver can do at all: one claim that passes over locked rows, one update, a trip and a commit each.
+"""The maximum rate of the bare driver: one claim that skips locked rows, one update, a trip and a commit each.
 
-Each baseline's query plan is asserted: one that scans would flatter us.
+Each baseline's query plan is asserted: a slow plan with a scan would make our ratio too good.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _fill(cursor: Any, count: int, mark: str) -> None:
 
 
 def sqlite_pair(path: Path, mode: str, count: int) -> Step:
-    """SQLite locks the file, not rows: nothing to pass over."""
+    """SQLite locks the file, not rows: there are no locked rows to skip."""
     cursor = sqlite3.connect(path, isolation_level=None).cursor()
     cursor.execute(f"pragma journal_mode = {mode}")
     cursor.execute("pragma synchronous = full")
@@ -99,7 +99,7 @@ end"""
 
 
 def mariadb_pair(url: str, count: int) -> Step:
-    """An update gives nothing back there: a routine makes one trip of the claim."""
+    """An update returns nothing there: a routine makes the claim one trip."""
     from headgate.stores.sql.dialects.mysql.dialect import Mysql
 
     cursor = Mysql(url).connect().cursor()

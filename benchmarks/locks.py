@@ -1,8 +1,8 @@
 """`make bench-locks`: locks against the raw ceiling of each store, against peers, in contention, with many held.
 
-Raw is what the same driver can do at all: two commits, one row (or node) made and removed again, with the same
-journal mode and durability. History is written in all of our figures. Only the ratios mean anything: the rates
-depend on the machine and on what else it does.
+Raw is the maximum rate of the same driver: two commits, with one row (or node) created and removed again, with the same
+journal mode and durability. History is written in all of our figures. Only the ratios are meaningful: the rates depend
+on the machine and its other load.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def pair_of(locks: Any) -> Step:
 
 
 def raw_sqlite(path: Path, mode: str) -> Step:
-    """One row in, one row out."""
+    """Insert one row, delete one row."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute(f"pragma journal_mode = {mode}")
     connection.execute("pragma synchronous = full")
@@ -63,19 +63,19 @@ def raw_sqlite(path: Path, mode: str) -> Step:
 
 
 def raw_postgresql(url: str) -> Step:
-    """One row in, one row out."""
+    """Insert one row, delete one row."""
     import psycopg
 
     connection = psycopg.connect(url, autocommit=True)
     connection.prepare_threshold = 2
     connection.execute("drop table if exists raw")
     connection.execute("create table raw (id text primary key, client text, token bigint)")
-    connection.execute("set enable_seqscan = off")  # An empty table would be scanned, and flatter us.
+    connection.execute("set enable_seqscan = off")  # Otherwise an empty table is scanned, which distorts the ratio.
     return _raw_step(connection.cursor(), ("%s",) * 3, "explain delete from raw where id = 'x'", "Index Scan")
 
 
 def raw_mariadb(url: str) -> Step:
-    """One row in, one row out."""
+    """Insert one row, delete one row."""
     from headgate.stores.sql.dialects.mysql.dialect import Mysql
 
     cursor = Mysql(url).connect().cursor()
@@ -85,7 +85,7 @@ def raw_mariadb(url: str) -> Step:
 
 
 def _raw_step(cursor: Any, marks: Sequence[str], explain: str, expected: str) -> Step:
-    """A baseline whose query plan is asserted: one that scans would flatter us."""
+    """A baseline whose query plan is asserted: a slow plan with a scan would make our ratio too good."""
     insert = f"insert into raw values ({', '.join(marks)})"
     delete = f"delete from raw where id = {marks[0]}"
     cursor.execute(insert, ("x", "bench", 1))
@@ -161,7 +161,7 @@ def our_contest(url: str, name: str) -> Step:
 
 
 def contest(make: Callable[..., Step], *arguments: str) -> list[int]:
-    """How many grants each of eight processes got in the same seconds."""
+    """The number of grants of each of eight processes in the same seconds."""
     context = get_context("spawn")
     barrier, counts = context.Barrier(CLIENTS), context.Queue()
     processes = [
@@ -221,7 +221,7 @@ def against_raw(places: Places) -> str:
 
 
 def against_peers(places: Places) -> str:
-    """The same pair, by the libraries that people use today."""
+    """The same pair, by libraries in common use."""
     contestants = {
         "tooz on PostgreSQL": (our_pair(places.postgresql()), tooz_pair(places.postgresql())),
         "kazoo's Lock": (our_pair(places.zookeeper()), kazoo_pair(hosts_of(places.zookeeper()))),
@@ -236,7 +236,7 @@ def against_peers(places: Places) -> str:
 
 
 def in_contention(places: Places) -> str:
-    """Eight processes on one resource: the rate together, and how the slowest does."""
+    """Eight processes on one resource: the total rate, and that of the slowest."""
     rows: list[Sequence[object]] = []
     peers = {
         "PostgreSQL": ("tooz", tooz_pair, (places.postgresql(),)),
@@ -328,7 +328,7 @@ def our_acquisition(url: str) -> Step:
 
 
 def raw_rows(cursor: Any, marks: Sequence[str], wrap: Callable[[Callable[[], None]], None], *, out: bool) -> Step:
-    """A thousand rows in, in one transaction; with `out`, each out again in one of its own."""
+    """Insert a thousand rows in one transaction; with `out`, delete each in a separate one."""
     insert = f"insert into raw values ({', '.join(marks)})"
     delete = f"delete from raw where id = {marks[0]}"
 
@@ -388,7 +388,7 @@ PARTS = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the tables that are asked for, or all."""
+    """Print the requested tables, or all."""
     with places() as where:
         for name in arguments or PARTS:
             print(PARTS[name](where), flush=True)

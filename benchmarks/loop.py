@@ -1,4 +1,4 @@
-"""`make bench-loop`: what a chunk costs through `job run --loop`, in CPU of all processes that work on it.
+"""`make bench-loop`: the CPU cost of a chunk in `job run --loop`, over all processes that work on it.
 
 The same chunks are run by a process of `job run` each, which imports everything for itself.
 """
@@ -40,7 +40,7 @@ def _measure(url: str) -> tuple[float, float, float, float, str]:
             gate.ledger.define_dataset(name)
         gate.ledger.define_job("clean", inputs=["raw"], outputs=["tidy"])
         gate.ledger.publish("raw", [str(number) for number in range(CHUNKS + SINGLE + 1)])
-    _run(url)  # Compiles what is imported.
+    _run(url)  # Compiles the imported modules.
     single = sum(_run(url) for _ in range(SINGLE)) / SINGLE
     began = time.perf_counter()
     looped = _run(url, "--loop") / CHUNKS
@@ -49,7 +49,7 @@ def _measure(url: str) -> tuple[float, float, float, float, str]:
 
 
 def _run(url: str, *words: str) -> float:
-    """Seconds of CPU that the command and all that it started took."""
+    """CPU seconds of the command and all of its processes."""
     command = [str(PROGRAM), "--url", url, "job", "run", "clean", "-q", *words, "--", "true"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)

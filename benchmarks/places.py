@@ -1,4 +1,4 @@
-"""Private servers and files for one run, started when they are first asked for."""
+"""Private servers and files for one run, started on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.servers import MariaDB, PostgreSQL, ZooKeeper
 
 
 class Places:
-    """Where a benchmark finds its stores."""
+    """The stores of a benchmark."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder = folder
@@ -51,7 +51,7 @@ class Places:
 
 @contextmanager
 def places() -> Iterator[Places]:
-    """Servers that are gone afterwards."""
+    """Servers that are removed afterwards."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         yield Places(Path(folder), stack)

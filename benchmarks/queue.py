@@ -22,10 +22,10 @@ from headgate.core.tables.states import INGEST_JOB
 from headgate.service.queue.use_cases import Queue
 
 STATES = work_states(INGEST_JOB)
-#: Jobs in a store whose steps are counted: more than a run can end.
+#: Jobs in a store whose steps are counted: more than a run can finish.
 JOBS = 6_000
 FEW, MANY = 100, 100_000
-#: Acquisitions of one round, and what is put in place of them.
+#: Acquisitions of one round, and the new jobs that replace them.
 PORTION = 50
 #: Jobs of the peer in one round.
 PEER_JOBS = 500
@@ -88,7 +88,7 @@ RAW_MOVE = """
 
 
 def raw_postgresql(url: str) -> Step:
-    """The same work, without anything of ours. Its plan is asserted: one that scans would flatter us."""
+    """The same work, without our code. Its plan is asserted: a slow plan with a scan would make our ratio too good."""
     import psycopg
 
     connection = psycopg.connect(url, autocommit=True)
@@ -145,11 +145,11 @@ class Procrastinate:
         self._loop.run_until_complete(self._app.schema_manager.apply_schema_async())
 
     def rate(self) -> float:
-        """Jobs per second of its worker; handing them in is not counted."""
+        """Jobs per second of its worker; submitting them is not counted."""
         return self._loop.run_until_complete(self._rate())
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
         self._loop.run_until_complete(self._app.close_async())
         self._loop.close()
 
@@ -186,7 +186,7 @@ def against_peer(where: Places) -> str:
 
 
 def acquire_portion(queue: Queue) -> float:
-    """Acquisitions per second; moving on what was acquired, and putting as many in its place, is not counted."""
+    """Acquisitions per second; moving the acquired jobs on, and replacing them, is not counted."""
     spent = 0.0
     for _ in range(PORTION):
         began = time.perf_counter()
@@ -221,7 +221,7 @@ PARTS: dict[str, Callable[[Places], str]] = {"raw": against_raw, "peer": against
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the tables that are asked for, or all."""
+    """Print the requested tables, or all."""
     with places() as where:
         for name in arguments or PARTS:
             print(PARTS[name](where), flush=True)

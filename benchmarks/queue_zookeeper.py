@@ -21,12 +21,12 @@ from benchmarks.harness import Step, compare, table
 from tests.servers import ZooKeeper
 
 FEW, MANY = 3_000, 100_000
-#: What the rounds of a comparison take at most.
+#: The maximum duration of the rounds of a comparison.
 TAKEN = 3_000
 CONSUMERS = 8
 NEWCOMERS = 5
 BARE_TARGET, PEER_TARGET, MANY_TARGET, NEWCOMER_SECONDS = 0.75, 2.0, 0.7, 2.0
-#: What a server keeps in memory: a hundred thousand jobs are nearly a million nodes.
+#: The memory of the server: a hundred thousand jobs are nearly a million nodes.
 HEAP = "-Xmx3g"
 
 
@@ -150,7 +150,7 @@ def with_many_pending(places: Places) -> str:
 
 
 def with_newcomers(places: Places) -> str:
-    """Eight consumers on 100,000 pending jobs, and a job of better priority that arrives: how long it waits."""
+    """Eight consumers on 100,000 pending jobs, and an arriving job with higher priority: how long it waits."""
     rows: list[Sequence[object]] = []
     for consumers in (1, CONSUMERS):
         waits = newcomers(places.many, consumers)
@@ -236,7 +236,7 @@ PARTS = {"bare": against_bare, "many": with_many_pending, "newcomers": with_newc
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print the tables that are asked for, or all."""
+    """Print the requested tables, or all."""
     with ExitStack() as stack:
         server = LargeZooKeeper()
         stack.callback(server.discard)

@@ -83,7 +83,7 @@ def leave_claims(database: Database) -> None:
 
 
 def neighbour(url: str, stop: Any, found: Any) -> None:
-    """Somebody who works on other resources meanwhile: sends the slowest pair, in seconds."""
+    """A client that uses other resources meanwhile: sends its slowest pair, in seconds."""
     locks = headgate.connect(url).locks
     longest = 0.0
     while not stop.is_set():

@@ -27,15 +27,15 @@ FAIRNESS_TARGET = 0.9
 
 
 class Round(NamedTuple):
-    """What many processes have done together in some seconds."""
+    """The results of many processes in some seconds."""
 
     #: Grants per second.
     rate: float
     #: The slowest process against the mean of all.
     fairness: float
-    #: Processors that they kept busy, without the server.
+    #: Processors that they used, without the server.
     cores: float
-    #: Seconds that the longest wait took.
+    #: Seconds of the longest wait.
     longest: float
 
 
@@ -57,7 +57,7 @@ def run(source: Path, url: str, processes: int, seconds: float) -> Round:
 def measure(new_store: Callable[[], str], processes: int, before: Path | None) -> list[object]:
     """The cells of one row."""
     ours, theirs, alone = [], [], []
-    seconds = max(SECONDS, processes / 4)  # Long enough that one grant more or less does not matter.
+    seconds = max(SECONDS, processes / 4)  # Long enough that a single grant does not matter.
     for _ in range(ROUNDS):
         alone.append(run(ROOT, new_store(), 1, 1.0).rate)
         ours.append(run(ROOT, new_store(), processes, seconds))

@@ -13,7 +13,7 @@ from headgate.http.api.description import openapi
 from headgate.http.app import API
 from headgate.http.errors import PROBLEMS
 
-#: What a service answered, noted by `make pages`.
+#: Answers of a real service, recorded by `make pages`.
 EXAMPLES = Path(__file__).parent.parent / "docs/reference/api-examples.json"
 WIDTH = 110
 #: Items of a list that are shown.
@@ -71,7 +71,7 @@ def noun_page(noun: str) -> str:
 
 
 def _errors(what: dict[str, Any]) -> list[str]:
-    """The errors that are an operation's own, by their names."""
+    """The errors specific to an operation, by name."""
     told = [(status, re.findall("`([a-z-]+)`", each["description"])) for status, each in what["responses"].items()]
     found = [f"{status} {', '.join(f'`{name}`' for name in names)}" for status, names in told if names and status > "3"]
     return [f"Errors: {', '.join(found)}.\n"] if found else []
@@ -135,7 +135,7 @@ def _shortened(value: Any) -> Any:
 
 
 def _written(value: Any, indent: int = 0) -> str:
-    """JSON, in which what fits into a line stands in one."""
+    """JSON, with everything that fits on one line on one line."""
     line = json.dumps(value, ensure_ascii=False)
     if len(line) + indent <= WIDTH or not isinstance(value, dict | list) or not value:
         return line

@@ -1,7 +1,7 @@
-"""Ask whether packages of a lock file have known vulnerabilities. Needs the network; runs pip-audit in .venv-audit.
+"""Look up known vulnerabilities of the packages in a lock file. Needs the network; runs pip-audit in .venv-audit.
 
 Exit code 0: every package was looked up, and none has a known vulnerability. 1: some have. 2: the audit could not be
-made, wholly or in part; that is never taken for a clean one.
+done completely; that never counts as clean.
 """
 
 import json

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-#: What is not said, and what is said instead.
+#: Words and phrases to avoid, and what to write instead.
 VOCABULARY = {
     r"(?:tells?|told|telling)(?![^.]{0,40} (?:apart|from)\b)": "report, record, notify, print, return",
     r"Gives (?:how|what|the|its|an?|whether|since)": "returns",
@@ -61,7 +61,7 @@ SAYS = [(re.compile(rf"\b(?:{pattern})(?:\b|(?<=[ .]))"), better) for pattern, b
 NO_TEXTS = re.compile(
     r"statements\.py$|/migrations/|schema\.py$|/stores/sql/(dialects/|access/|repeats|server/outages|moving/)"
 )
-#: This table, and the pages that are made from code, which is read itself.
+#: This table, and the pages that are generated from code, which is checked itself.
 OWN = ("tools/english.py", "tests/unit/test_english.py")
 MADE = "<!-- Made by `make docs`"
 _NOT_PROSE = re.compile(r"^(`{3,}).*?^\1|<!--.*?-->|`[^`\n]*`|\]\([^)\n]*\)|https?:\S+", re.DOTALL | re.MULTILINE)
@@ -70,7 +70,7 @@ _TEST_NAME = re.compile(r"^(?:    )?def (test_\w+)", re.MULTILINE)
 
 
 def findings(name: str, text: str) -> Iterator[str]:
-    """Each word in a file that is not said."""
+    """Each word to avoid in a file."""
     for line, prose in prose_of(name, text):
         for found in ANY.finditer(prose):
             better = next(better for pattern, better in SAYS if pattern.match(prose, found.start()))
@@ -105,7 +105,7 @@ def _read_by_programmers(name: str, text: str) -> Iterator[tuple[int, str]]:
 
 
 def _blank(found: re.Match[str]) -> str:
-    """As many blanks, on as many lines."""
+    """The same number of blanks, on the same number of lines."""
     return re.sub(r"[^\n]", " ", found[0])
 
 

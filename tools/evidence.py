@@ -13,9 +13,9 @@ from headgate.core.tables.describe import table
 
 BEGIN, END = "<!-- evidence: made by `make docs` from torture.json -->", "<!-- end of evidence -->"
 HEADINGS = ("test", "what was done", "on", "faults", "calls", "violations", "worst time", "when")
-#: Figures of which the largest counts where a test has several records; all others are added up.
+#: Figures of which the maximum is shown if a test has several records; all others are added up.
 LARGEST = ("worst", "longest", "slowest", "usual", "lease", "seconds")
-#: Every kind of wrong that a test counts.
+#: Every kind of violation that a test counts.
 WRONGS = (
     "violations", "overlaps", "stale_writes", "token_faults", "unexplained_losses", "errors", "unready_inputs",
     "double_successes", "stale_reports", "lost", "phantoms", "damaged", "wrong",
@@ -24,7 +24,7 @@ WRONGS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How a test's figures are shown."""
+    """How a test's figures are presented."""
 
     did: str
     faults: str = ""
@@ -208,7 +208,7 @@ def _store(record: dict[str, Any]) -> str:
 
 
 def with_evidence(page: str, path: Path) -> str:
-    """A page whose table is the present one."""
+    """A page with the current table."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{render(path)}\n\n{END}{after}"

@@ -59,7 +59,7 @@ zone = "Europe/Berlin"
 inputs = ["orders_clean"]
 recur = "90d"
 """
-#: Tables of mappings, as they stand in a pipeline file; a test reads them.
+#: Tables of mappings, as in a pipeline file; a test reads them.
 MAPPINGS = {
     "A month is made of all of its days": """\
 [job.monthly.maps.days]
@@ -107,7 +107,7 @@ ids = ["eur", "usd"]
 """,
 }
 
-#: Expectations, as they stand in a pipeline file; a test reads them.
+#: Expectations, as in a pipeline file; a test reads them.
 EXPECTATIONS = {
     "A file for every day, at six in the morning of the next day; late after two hours": """\
 [dataset.orders]
@@ -127,7 +127,7 @@ expect = { ids = ["S1.L1", "S1.L2", "S2.L1", "S2.L2"], from = "2026-12-01", at =
 """,
 }
 
-#: The usual author of each kind of manifest, and what one row of it is.
+#: The usual author of each kind of manifest, and the meaning of one row.
 ROWS = {
     manifest.OBJECT: "One object: a row for each of its files.",
     manifest.BATCH: "Several objects: a row for each, whose payload is an object manifest.",
@@ -137,7 +137,7 @@ ROWS = {
     manifest.CONTENTS: "What a container says of its own files: `mrt-manifest.txt` in the container. Optional; if it "
     "is there, container and manifest must agree.",
 }
-#: One row in the example of each kind: the name of what it points to.
+#: One row in the example of each kind: the name of the file that it points to.
 NAMES = {
     "object_manifest": "moby-dick.checkm",
     "container": "moby-dick.zip",
@@ -228,7 +228,7 @@ on_change = "redo"
 
 
 def _directives() -> str:
-    """What a format is made of, and the formats that need not be written."""
+    """The directives of a format, and the default formats."""
     usual = ", ".join(f"{unit} `{form}`" for unit, form in FORMATS.items())
     rows = [(f"`{each}`", str(part.width), part.meaning) for each, part in DIRECTIVES.items()]
     lead = f"Each has a fixed number of digits; `%%` is a percent sign. Formats if none is given: {usual}.\n"

@@ -36,9 +36,9 @@ from tools.evidence import with_evidence
 from tools.format_pages import manifests_page, ocfl_page, pipeline_page
 
 ROOT = Path(__file__).parent.parent
-#: The rows that the contract suite took, noted by `make transitions`.
+#: The rows that the contract suite executed, recorded by `make transitions`.
 TRANSITIONS = "docs/reference/transitions.json"
-#: The page with the evidence, and the figures of the last full run of each fault test, noted by `make torture`.
+#: The page with the evidence, and the figures of the last full run of each fault test, recorded by `make torture`.
 PROMISES, FIGURES = "docs/explanation/promises.md", "docs/explanation/torture.json"
 NOTICE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
 
@@ -66,7 +66,7 @@ def _picture(machine: Machine) -> str:
 
 
 def _taken(machine: Machine) -> dict[str, list[str]]:
-    """The rows that the contract suite took, each with its stores."""
+    """The rows that the contract suite executed, each with its stores."""
     noted: dict[str, dict[str, list[str]]] = json.loads((ROOT / TRANSITIONS).read_text(encoding="utf-8"))
     return noted[machine.name]
 
@@ -77,7 +77,7 @@ def states_picture(machine: Machine) -> str:
 
 
 def _coverage(machine: Machine, taken: dict[str, list[str]]) -> str:
-    """Which rows the contract suite took, and where."""
+    """The rows that the contract suite executed, and on which stores."""
     stores = sorted({store for found in taken.values() for store in found})
     counts = [f"{store} {sum(store in taken.get(row.name, ()) for row in machine.rows)}" for store in stores]
     return f"Rows that the contract suite takes (✓), of {len(machine.rows)}: {', '.join(counts)}."
@@ -192,7 +192,7 @@ def zookeeper_page() -> str:
 
 
 def _nodes_in(module: ModuleType) -> str:
-    """The picture of the nodes that a module's own text begins with."""
+    """The diagram of the nodes at the beginning of a module's docstring."""
     return (module.__doc__ or "").partition("\n\n")[2].rstrip()
 
 
@@ -237,7 +237,7 @@ def api_page(noun: str) -> str:
 
 
 def promises_page() -> str:
-    """The page of promises, as it is, with the table of the last full fault tests."""
+    """The page of promises, with the table of the last full fault tests."""
     return with_evidence((ROOT / PROMISES).read_text(encoding="utf-8"), ROOT / FIGURES)
 
 

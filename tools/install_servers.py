@@ -9,18 +9,18 @@ import shutil
 import subprocess
 import sys
 
-#: Each package, and the variable that names an existing server to be used in its place; empty: nothing else will do.
+#: Each package, and the variable that names an existing server to use instead; empty: there is no alternative.
 PACKAGES = {
     "postgresql": "HEADGATE_TEST_POSTGRESQL",
     "mariadb-server": "HEADGATE_TEST_MYSQL",
     "zookeeper": "HEADGATE_TEST_ZOOKEEPER",
     "strace": "",  # kills a process at a chosen system call
     "faketime": "",  # moves the clock of one process
-    "chromium": "",  # looks at the dashboard
+    "chromium": "",  # shows the dashboard
     "pgbouncer": "",  # pools connections to PostgreSQL
-    "systemd": "",  # judges the unit
-    "haproxy": "",  # balances requests over two services
-    "prometheus": "",  # checks the alert rules, by its promtool
+    "systemd": "",  # checks the unit
+    "haproxy": "",  # balances requests between two services
+    "prometheus": "",  # checks the alert rules, with its promtool
     "nginx-light": "",  # does TLS in front of a service, as the docs show
 }
 #: Programs that run the example clients, by the package that has them where nothing else does.
@@ -49,7 +49,7 @@ def is_installed(package: str) -> bool:
 
 def install(packages: list[str]) -> int:
     print(f"Installing {', '.join(packages)}", file=sys.stderr)
-    # RUNLEVEL=1 keeps the packages from starting services of their own: the tests start private servers.
+    # RUNLEVEL=1 prevents the packages from starting their services: the tests start private servers.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for command in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
         done = subprocess.run(["apt-get", *command], env=environment, check=False)

@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements-runtime.lock"
 SPECIFICATION = "1.6"
-#: Under this name the lock file speaks of the project itself, and of what only its build needs.
+#: The lock file lists the project itself under this name, and what only its build needs.
 PROJECT, BUILD = "headgate (pyproject.toml)", "headgate (pyproject.toml:build)"
 _PACKAGE = re.compile(r"(?P<name>[a-z0-9][a-z0-9._-]*)(?:\[[^]]*])?==(?P<version>\S+)(?: ; (?P<marker>[^\\]+?))? *\\?")
 _NAMESPACE = uuid.UUID("b8a3a0c2-51f5-5a3a-9d3c-6f3a3bfb6e0d")
@@ -43,7 +43,7 @@ class Package:
 
 
 def read_lock(text: str) -> list[Package]:
-    """Return the packages of a lock file; ValueError for a line that is not understood."""
+    """Return the packages of a lock file; ValueError for a line that cannot be parsed."""
     found: list[Package] = []
     for line in text.splitlines():
         words = line.strip().removesuffix("\\").strip()
@@ -107,7 +107,7 @@ def _needs(package: Package, listed: list[Package]) -> list[str]:
 
 
 def _scopes(listed: list[Package], core: set[str]) -> dict[str, str]:
-    """`required` for what every installation has, `optional` for extras, `excluded` for what only the build needs."""
+    """`required` for every installation, `optional` for extras, `excluded` if only the build needs it."""
     runtime = _reach(listed, {each.name for each in listed if PROJECT in each.via})
     always = _reach(listed, core)
     return {
@@ -124,7 +124,7 @@ def _reach(listed: list[Package], names: set[str]) -> set[str]:
 
 
 def check(path: Path) -> int:
-    """Compare a file with the schema of CycloneDX, which is in a library of its own."""
+    """Compare a file with the schema of CycloneDX, which is in a separate library."""
     from cyclonedx.schema import SchemaVersion  # type: ignore[import-not-found,unused-ignore]
     from cyclonedx.validation.json import JsonStrictValidator  # type: ignore[import-not-found,unused-ignore]
 

@@ -67,7 +67,7 @@ def every_page(browser: Browser, store: Path, folder: Path) -> None:
 
 
 def photograph(browser: Browser, site: Site, folder: Path) -> None:
-    """Every page in every look, named after its address."""
+    """Every page in every combination of width and theme, named after its address."""
     for look, (width, theme) in LOOKS.items():
         page = _page(browser, site, width, 900, theme)
         for path in (*PAGES, *_things(site)):
@@ -79,7 +79,7 @@ def photograph(browser: Browser, site: Site, folder: Path) -> None:
 
 
 def _things(site: Site) -> Iterator[str]:
-    """Pages of single things, and questions before acts."""
+    """Pages of single items, and questions before actions."""
     gate = site.gate
     waited = gate.locks.waiters()[0].resource
     lock = gate.locks.list(waited)[0]
