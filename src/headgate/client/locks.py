@@ -17,7 +17,6 @@ from headgate.core.locks.model import Lock, Mode, Request, Waiter, Want
 from headgate.core.locks.parsing import parse_lock_id, parse_mode
 from headgate.core.locks.tickets import Granted, Ticket
 from headgate.core.values.names import RESOURCE_LIMIT
-from headgate.core.values.wire import plain
 from headgate.operations import locks, whole
 from headgate.operations.declaring import Operation
 from headgate.service.access.identity import owner
@@ -66,9 +65,6 @@ class RemoteLocks(Locks):
     def summary(self) -> Sequence[tuple[str, Mode, int]]:
         found = send(self.connection, whole.status)["locks"]
         return [(each["id"], Mode(each["type"].lower()), each["count"]) for each in found]
-
-    def repair(self, fault: Fault, *, by: str) -> bool:
-        return bool(send(self.connection, whole.repair, **plain(fault), by=by))
 
     def watch_loss(self, lock: Lock, lost: Callable[[str], None]) -> Callable[[], None]:
         del lock, lost  # The holder learns of it when it renews.

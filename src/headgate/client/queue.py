@@ -12,7 +12,6 @@ from headgate.client.connection import ServiceConnection
 from headgate.client.sending import known_by, remote, same_as, send
 from headgate.core.daemons import Daemon
 from headgate.core.errors import ItemLost
-from headgate.core.faults import Fault
 from headgate.core.queue.model import (
     Batch,
     Hold,
@@ -27,7 +26,6 @@ from headgate.core.queue.model import (
 )
 from headgate.core.tables.machine import Machine
 from headgate.core.tables.states import BATCH, INGEST_JOB, MERRITT_BATCH, MERRITT_INGEST_JOB
-from headgate.core.values.wire import plain
 from headgate.operations import daemons, queue, whole
 from headgate.operations.declaring import Operation
 from headgate.service.access.identity import owner
@@ -128,9 +126,6 @@ class RemoteQueue(Queue):
 
     def reap(self, limit: int = 1000) -> int:
         return int(send(self.connection, whole.reap, of="queue", limit=limit))
-
-    def repair(self, fault: Fault, *, by: str | None = None) -> bool:
-        return bool(send(self.connection, queue.repair, **plain(fault), by=by))
 
     def _item(self, item: str, state: str | None, wait: float) -> Item:
         noun, name = ("batch", "bid") if is_batch(item) else ("job", "jid")

@@ -197,6 +197,8 @@ def _sending(method: Callable[..., Any], operation: Operation) -> Callable[..., 
 
 def _declared(operation: Operation, asked: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a method by their declared names. It may use other names for those in the path."""
+    for name in operation.packed:
+        asked |= plain(asked.pop(name))
     others = [name for name in asked if name not in operation.arguments]
     for more in [name for name in others if isinstance(asked[name], dict)]:
         asked |= asked.pop(more)

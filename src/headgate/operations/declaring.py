@@ -149,6 +149,8 @@ class Operation:
     call: str = ""
     #: Arguments that the service always adds.
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    #: Arguments that the method takes as one object: its name there, and its class.
+    packed: Mapping[str, type] = field(default_factory=dict)
     #: The attributes by which items are ordered, and whose last values start the next page; empty: the item itself.
     cursor: str | Callable[[Any], str] = "id"
     #: The service returns the whole list, which the answer cuts into pages.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from headgate.core.errors import BadValue, ItemLost, NotOwner, QueueRefused, UnknownName
 from headgate.core.faults import Fault
-from headgate.core.queue.model import PENDING, Batch, Folder, Hold, IngestJob
+from headgate.core.queue.model import PENDING, Batch, Folder, Hold, IngestJob, Taken
 from headgate.core.queue.summary import CollectionSummary
 from headgate.operations.arguments import (
     USUAL,
@@ -32,6 +33,8 @@ TAKEN, NO_WORK, LEASE = "Taken, with a new token.", "Nothing to take.", "Lease l
 CHANGED, FIRED = "Changed, and still taken.", "The item after the event."
 ACTORS = ("queue:work", "operate", "admin:force")
 LOST = (ItemLost, NotOwner, UnknownName)
+#: The proof of an owner, in the path and the body.
+TAKEN_ITEM: Mapping[str, type] = {"item": Taken}
 FIRING = (ItemLost, NotOwner, QueueRefused, UnknownName)
 State = Annotated[str, About("State of the items.", place="query", example=PENDING)]
 KnownState = Annotated[str | None, About("The state that is known.", example=PENDING)]
@@ -110,7 +113,7 @@ def job_ids(bid: str, folder: Folder = Folder.PROCESSING, after: After = None, l
 
 
 @declared.post(
-    "/batches/{bid}/jobs", "queue:work", repeat=Idempotency.SAFE, errors=FIRING,
+    "/batches/{bid}/jobs", "queue:work", repeat=Idempotency.SAFE, errors=FIRING, packed={"batch": Taken},
     answer="How many jobs it has now.",
 )  # fmt: skip
 def create_jobs(
@@ -233,7 +236,7 @@ def faults() -> Page[Fault]:
     """Find damage to batches and ingest jobs. Changes nothing."""
 
 
-@declared.post("/queue/repair", "operate", repeat=KEY, answer="Whether it was repaired.")
+@declared.post("/queue/repair", "operate", repeat=KEY, answer="Whether it was repaired.", packed={"fault": Fault})
 def repair(kind: str, item: str, what: str, repair: str = "", by: By = None) -> Repaired:
     """Repair a fault that `/queue/faults` reported, if it still exists."""
 
@@ -241,17 +244,22 @@ def repair(kind: str, item: str, what: str, repair: str = "", by: By = None) -> 
 # ---------------------------------------------------------------- actions of owners and operators
 
 
-@declared.post("/batches/{bid}/renew", "queue:work", repeat=PROVEN, errors=LOST, answer=LEASE)
+@declared.post(
+    "/batches/{bid}/renew", "queue:work", repeat=PROVEN, errors=LOST, answer=LEASE, call="queue.renew",
+    packed=TAKEN_ITEM,
+)  # fmt: skip
 def renew_batch(bid: str, token: Token, state: TakenState, worker: str = "", lease: Lease = 60) -> Seconds:
     """Renew the lease of a taken batch. 409 if it has expired."""
 
 
-@declared.post("/batches/{bid}/give-back", "queue:work", repeat=KEY, errors=LOST)
+@declared.post(
+    "/batches/{bid}/give-back", "queue:work", repeat=KEY, errors=LOST, call="queue.give_back", packed=TAKEN_ITEM
+)
 def give_back_batch(bid: str, token: Token, state: TakenState, worker: str = "", message: str = "") -> None:
     """Release a taken batch without an outcome: another consumer takes it again in the same state."""
 
 
-@declared.patch("/batches/{bid}", "queue:work", errors=LOST, answer=CHANGED)
+@declared.patch("/batches/{bid}", "queue:work", errors=LOST, answer=CHANGED, call="queue.change", packed=TAKEN_ITEM)
 def change_batch(
     bid: str, token: Token, state: TakenState, worker: str = "", priority: int | None = None,
     space_needed: int | None = None, identifiers: Identifiers = None, configuration: dict[str, Any] | None = None,
@@ -281,17 +289,26 @@ def fire_batch(
     """
 
 
-@declared.post("/ingest-jobs/{jid}/renew", "queue:work", repeat=PROVEN, errors=LOST, answer=LEASE, like=renew_batch)
+@declared.post(
+    "/ingest-jobs/{jid}/renew", "queue:work", repeat=PROVEN, errors=LOST, answer=LEASE, like=renew_batch,
+    call="queue.renew", packed=TAKEN_ITEM,
+)  # fmt: skip
 def renew_job(jid: str) -> Seconds:
     """Renew the lease of a taken ingest job. 409 if it has expired."""
 
 
-@declared.post("/ingest-jobs/{jid}/give-back", "queue:work", repeat=KEY, errors=LOST, like=give_back_batch)
+@declared.post(
+    "/ingest-jobs/{jid}/give-back", "queue:work", repeat=KEY, errors=LOST, like=give_back_batch,
+    call="queue.give_back", packed=TAKEN_ITEM,
+)  # fmt: skip
 def give_back_job(jid: str) -> None:
     """Release a taken ingest job without an outcome: another consumer takes it again in the same state."""
 
 
-@declared.patch("/ingest-jobs/{jid}", "queue:work", errors=LOST, answer=CHANGED, like=change_batch)
+@declared.patch(
+    "/ingest-jobs/{jid}", "queue:work", errors=LOST, answer=CHANGED, like=change_batch, call="queue.change",
+    packed=TAKEN_ITEM,
+)  # fmt: skip
 def change_job(jid: str) -> IngestJob:
     """Update an ingest job at once, while its owner keeps it in the same state."""
 

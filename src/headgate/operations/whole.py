@@ -54,7 +54,9 @@ def faults() -> Page[Fault]:
     """Find damage to locks, chunks, counters, history and clock. Changes nothing."""
 
 
-@declared.post("/store/repair", "operate", repeat=Idempotency.KEY, answer="Whether it was repaired.")
+@declared.post(
+    "/store/repair", "operate", repeat=Idempotency.KEY, answer="Whether it was repaired.", packed={"fault": Fault}
+)
 def repair(kind: str, item: str, what: str, repair: str = "", by: By = None) -> Repaired:
     """Repair a fault that `/store/faults` reported, if it still exists."""
 

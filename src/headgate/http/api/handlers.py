@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache, cached_property, partial
 from operator import attrgetter
@@ -105,6 +105,8 @@ class Served:
                 arguments[name] = who.request_id(idempotency_key, headgate_request)
             else:
                 arguments[name] = who.by(given) if way == "by" else given or who.by()
+        for name, kind in self.operation.packed.items():
+            arguments[name] = PACKED.get(kind, partial(_pack, kind))(arguments)
         result = await self._carry_out(call, arguments)
         return result if isinstance(result, Response) else self._answer(result, who)
 
@@ -161,6 +163,9 @@ class Served:
 
 #: How a noun is shown to a caller, if its fields are not enough: by type, given whether the caller is an onlooker.
 SHOWN: dict[tuple[Any, bool], Callable[[Any, Caller], Any]] = {}
+#: How to build an object of several arguments, by its class, if their names are not those of its fields. They are
+#: removed from the arguments.
+PACKED: dict[type, Callable[[dict[str, Any]], Any]] = {}
 #: How to find the name that a limited scope is compared with, by argument; otherwise it is the argument's value.
 LIMITS: dict[str, Callable[..., None]] = {}
 
@@ -170,7 +175,7 @@ def carry_out(call: ApiCall, **arguments: Any) -> Any:
     operation = call.operation
     method = attrgetter(operation.call)(call.gate)
     known = _parameters(getattr(method, "__func__", method))
-    names = [arguments.pop(name) for name in operation.names if name not in known]
+    names = [arguments.pop(name) for name in operation.names if name in arguments and name not in known]
     needed = {name for name, each in known.items() if each.default is REQUIRED}
     given = {name: value for name, value in arguments.items() if value is not None or name in needed}
     method = partial(method, *names, **operation.fixed)
@@ -183,6 +188,11 @@ def carry_out(call: ApiCall, **arguments: Any) -> Any:
         after = given.pop("after", None)
         return page_after(method(**given), after, limit, _key(operation.cursor))
     return page(method(**given, limit=limit + 1), limit, _key(operation.cursor))
+
+
+def _pack(kind: Any, arguments: dict[str, Any]) -> Any:
+    """The object of which the arguments are the fields."""
+    return kind(**{each.name: arguments.pop(each.name) for each in fields(kind)})
 
 
 @cache

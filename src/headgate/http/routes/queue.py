@@ -12,7 +12,6 @@ from starlette.responses import JSONResponse
 
 from headgate.core.alarms import Alarm
 from headgate.core.errors import BadProfiles, BadValue, UnknownName
-from headgate.core.faults import Fault
 from headgate.core.queue.model import (
     ALL,
     DELETE_EVENT,
@@ -35,7 +34,7 @@ from headgate.core.values.names import check_reason
 from headgate.core.values.wire import plain
 from headgate.gate import Gate
 from headgate.http.access.auth import Caller
-from headgate.http.api.handlers import SHOWN, ApiCall, Handlers
+from headgate.http.api.handlers import PACKED, SHOWN, ApiCall, Handlers
 from headgate.http.waiters.waiting import asked_to_wait, followed
 from headgate.operations import queue
 from headgate.service.leases.clock import steady
@@ -114,21 +113,12 @@ async def acquire_job(call: ApiCall, *, after: queue.Position | None, **asked: A
 
 
 @handlers.of(queue.create_jobs)
-def create_jobs(
-    call: ApiCall,
-    *,
-    bid: str,
-    token: int,
-    state: str,
-    worker: str,
-    position: int,
-    jobs: Sequence[Mapping[str, Any]],
-) -> int:
+def create_jobs(call: ApiCall, *, batch: Taken, position: int, jobs: Sequence[Mapping[str, Any]]) -> int:
     """As in the profile that the batch started with."""
     gate = call.gate
-    kept = gate.inventory.intake(check_item_id(bid)) if gate.keeps_inventory else None
+    kept = gate.inventory.intake(check_item_id(batch.id)) if gate.keeps_inventory else None
     most = kept.profile.get(MAX_CRASHES) if kept else None
-    return gate.queue.create_portion(Taken(bid, token, state, worker), position, jobs, most)
+    return gate.queue.create_portion(batch, position, jobs, most)
 
 
 @handlers.of(queue.await_work)
@@ -145,34 +135,7 @@ async def await_work(call: ApiCall, *, batch: Sequence[str] | None, job: Sequenc
     await asked_to_wait(call.request, wait, turn)
 
 
-@handlers.of(queue.repair)
-def repair(call: ApiCall, *, by: str, **fault: Any) -> bool:
-    """Of batches and ingest jobs."""
-    return call.gate.queue.repair(Fault(**fault), by=by)
-
-
 # ---------------------------------------------------------------- actions of owners and operators
-
-
-@handlers.of(queue.renew_batch)
-@handlers.of(queue.renew_job)
-def renew(call: ApiCall, *, lease: float, **given: Any) -> float:
-    """By its owner."""
-    return call.gate.queue.renew(_taken(given, lease))
-
-
-@handlers.of(queue.give_back_batch)
-@handlers.of(queue.give_back_job)
-def give_back(call: ApiCall, *, message: str, **given: Any) -> None:
-    """By its owner."""
-    call.gate.queue.give_back(_taken(given), message)
-
-
-@handlers.of(queue.change_batch)
-@handlers.of(queue.change_job)
-def change(call: ApiCall, **given: Any) -> Item:
-    """By its owner."""
-    return call.gate.queue.change(_taken(given), **given)
 
 
 @handlers.of(queue.fire_batch)
@@ -208,13 +171,16 @@ def scope_of(event: str) -> str:
     return "admin:force" if event in FORCED else "operate"
 
 
-def _taken(given: dict[str, Any], lease: float = 60) -> Taken:
+def _taken(given: dict[str, Any]) -> Taken:
     """The owner's proof, from the given arguments."""
     noun = "batches" if "bid" in given else "ingest-jobs"
     item: str = given.pop("bid" if "bid" in given else "jid")
     if is_batch(item) != (noun == "batches"):
         raise BadValue("id", item, f"is not one of the {noun}")
-    return Taken(item, given.pop("token") or 0, given.pop("state") or "", given.pop("worker"), lease)
+    return Taken(item, given.pop("token") or 0, given.pop("state") or "", given.pop("worker"))
+
+
+PACKED[Taken] = _taken
 
 
 async def _found(

@@ -8,7 +8,6 @@ from typing import Any
 
 from headgate import __version__
 from headgate.core.errors import BadValue
-from headgate.core.faults import Fault
 from headgate.core.history import Entry, Happened
 from headgate.core.locks.model import Lock
 from headgate.core.tables.describe import machine_data
@@ -46,12 +45,6 @@ def status(call: ApiCall, *, rich: bool) -> dict[str, Any]:
     if rich:
         found["holders"] = [shown_lock(call.who.seen(Lock(**each))) for each in found["holders"]]
     return found
-
-
-@handlers.of(whole.repair)
-def repair(call: ApiCall, *, by: str, **fault: Any) -> bool:
-    """Of locks and chunks."""
-    return call.gate.locks.repair(Fault(**fault), by=by)
 
 
 @handlers.of(whole.machines)
