@@ -39,14 +39,6 @@ class RemoteInventory(Inventory):
             raise BadValue("messages", messages[0].id, "is written by the service itself, from the profile")
         return bool(send(self.connection, inventory.record, recording=recording, by=by))
 
-    def owner_and_version(self, ark: str) -> tuple[str, int] | None:
-        found = send(self.connection, inventory.owner_and_version, ark=ark)
-        return None if found is None else (str(found["owner"]), int(found["version"]))
-
-    def recorded(self, job: str) -> tuple[str, int] | None:
-        found = send(self.connection, inventory.recorded, job=job)
-        return None if found is None else (str(found["ark"]), int(found["version"]))
-
     def files(self, ark: str, version: int, *, start: int = 0, limit: int | None = None) -> Sequence[InventoryFile]:
         asked = {"ark": ark, "version": version, "after": str(start), "limit": limit}
         found: Sequence[InventoryFile] = send(self.connection, inventory.files, **asked)

@@ -13,7 +13,7 @@ from headgate.client.connection import ServiceConnection
 from headgate.client.sending import check_text, known_by, remote, send
 from headgate.core.filters import RowFilter, SpanFilter
 from headgate.core.ledger.census import Span
-from headgate.core.ledger.model import Claim, Dataset, Defined, Job, Port, Row
+from headgate.core.ledger.model import Claim, Defined, Job, Port, Row
 from headgate.core.ledger.progress import JobProgress
 from headgate.core.ledger.verdicts import Plan, Verdict
 from headgate.core.locks.model import Lock
@@ -84,10 +84,6 @@ class RemoteLedger(Ledger):
         }  # fmt: skip
         found: Defined = send(self.connection, ledger.define, **asked)
         return found
-
-    def job(self, name: str) -> tuple[Job, Sequence[Dataset]]:
-        found: ledger.JobFound = send(self.connection, ledger.job, job=name)
-        return found.job, found.datasets
 
     # ---------------------------------------------------------------- work
 

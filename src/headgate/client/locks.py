@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -55,9 +54,6 @@ class RemoteLocks(Locks):
     def list(self, *, after: str | None, **which: Any) -> Any:
         behind = None if after is None else parse_lock_id(after)
         return send(self.connection, locks.list_locks, after=behind, **which)
-
-    def clients(self) -> Sequence[tuple[str, datetime]]:
-        return [(each.name, each.since) for each in send(self.connection, whole.clients)]
 
     def expire(self, *, limit: int = 1000) -> int:
         return int(send(self.connection, whole.reap, of="locks", limit=limit))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from functools import cache, wraps
 from pathlib import Path
@@ -33,14 +34,16 @@ def send(connection: ServiceConnection, operation: Operation, /, **arguments: An
     path, placed = _placed(operation, arguments)
     try:
         if operation.method == "GET" and operation.paged:
-            return [parse(operation.shape, each) for each in connection.pages(*path, **placed["query"])]
+            return [_read(operation, each) for each in connection.pages(*path, **placed["query"])]
         document = _send(connection, operation, path, placed)
     except BadValue as error:
         raise _of_caller(arguments, error) from None
     if document is None:
         return None
     if operation.paged:
-        return [parse(operation.shape, each) for each in document["items"]]
+        return [_read(operation, each) for each in document["items"]]
+    if operation.record is not None:
+        return _read(operation, document)
     part, shape = next(each for each in operation.answers if not each[0] or each[0] in document)
     return parse(shape, document[part] if part else document)
 
@@ -59,6 +62,12 @@ def send_file(connection: ServiceConnection, operation: Operation, file: Path, /
     """Send an operation whose body is a file."""
     path, placed = _placed(operation, arguments)
     return parse(operation.result, connection.upload(file, *path, **placed["query"]))
+
+
+def _read(operation: Operation, document: Any) -> Any:
+    """A result, or an item of it."""
+    found = parse(operation.shape, document)
+    return found if operation.record is None else tuple(getattr(found, each.name) for each in fields(operation.record))
 
 
 def _placed(operation: Operation, arguments: Mapping[str, Any]) -> tuple[list[str], dict[str, dict[str, Any]]]:

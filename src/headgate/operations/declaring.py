@@ -108,6 +108,14 @@ class Onlooker:
 Seen = Annotated[T, Onlooker()]
 
 
+class Tupled:
+    """Marks a class whose fields are a tuple in Python, in that order, and an object in JSON."""
+
+
+#: A result that the service returns as a tuple.
+AsTuple = Annotated[T, Tupled()]
+
+
 @dataclass(frozen=True, slots=True)
 class Limited:
     """A scope that may be limited to some names, and the argument that has to be one of them."""
@@ -208,6 +216,12 @@ class Operation:
     def shape(self) -> Any:
         """The type of its result; for a list in pages, of each item."""
         return get_args(bare(self.result))[0] if self.paged else self.result
+
+    @cached_property
+    def record(self) -> Any:
+        """The class of the result, or of each item, if it is a tuple in Python; None: it is not."""
+        shape = without_none(self.shape)
+        return bare(shape) if any(isinstance(each, Tupled) for each in marks(shape)) else None
 
     @cached_property
     def answers(self) -> tuple[tuple[str, Any], ...]:

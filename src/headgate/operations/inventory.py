@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from headgate.core.errors import NotOwner, ObjectRefused, QueueRefused, UnknownName
 from headgate.core.inventory import (
@@ -18,7 +19,7 @@ from headgate.core.inventory import (
 from headgate.core.logs import Log, LogStream, LogText
 from headgate.core.queue.model import DOWNLOADING
 from headgate.operations.arguments import USUAL, After, By, Limit, Reason, Token
-from headgate.operations.declaring import About, Declarations, Idempotency, Named, Page
+from headgate.operations.declaring import About, AsTuple, Declarations, Idempotency, Named, Page
 
 declared = Declarations("inventory")
 KEY, PROVEN = Idempotency.KEY, Idempotency.PROVEN
@@ -29,6 +30,25 @@ IsNew = Annotated[bool, Named("new")]
 Recipients = Annotated[list[Recipient] | None, About("The final state of each recipient.")]
 Problem = Annotated[str, About("What went wrong.", kept=True)]
 NO_OBJECT = "There is no such object."
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerAndVersion:
+    """The owner of an object, and its newest version."""
+
+    owner: str
+    #: Number of the newest version.
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedVersion:
+    """The version of an object that an ingest job has recorded."""
+
+    #: ARK of the object.
+    ark: str
+    #: Number of the version.
+    version: int
 
 
 # ---------------------------------------------------------------- stored objects
@@ -58,7 +78,7 @@ def files(
 
 
 @declared.get("/objects/owner", *READERS, answer="Its owner and version.", nothing=NO_OBJECT)
-def owner_and_version(ark: Ark) -> dict[str, Any] | None:
+def owner_and_version(ark: Ark) -> AsTuple[OwnerAndVersion] | None:
     """Return the owner of an object and its newest version."""
 
 
@@ -104,7 +124,7 @@ def remove(
 
 
 @declared.get("/inventory/recordings", *READERS, answer="Its ARK and version.", nothing=NO_OBJECT)
-def recorded(job: str) -> dict[str, Any] | None:
+def recorded(job: str) -> AsTuple[RecordedVersion] | None:
     """Return the object and version that an ingest job has recorded."""
 
 

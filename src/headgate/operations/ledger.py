@@ -45,7 +45,7 @@ from headgate.operations.arguments import (
     Wait,
     Worker,
 )
-from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Named, Page
+from headgate.operations.declaring import About, AsTuple, Declarations, Idempotency, Limited, Named, Page
 
 declared = Declarations("ledger")
 KEY = Idempotency.KEY
@@ -217,7 +217,7 @@ def jobs(after: After = None, limit: Limit = USUAL) -> Page[Job]:
 
 
 @declared.get("/jobs/{job}", "read", "chunk:claim", limit=JOB, answer="The definition.", errors=(UnknownName,))
-def job(job: str) -> JobFound:
+def job(job: str) -> AsTuple[JobFound]:
     """Return one job, and its datasets with the names of their secrets."""
 
 

@@ -12,7 +12,7 @@ from headgate.core.errors import BadValue, Refused, UnknownName
 from headgate.core.faults import Fault
 from headgate.core.history import Entry, Happened
 from headgate.operations.arguments import MOST, USUAL, After, By, Caller, Count, Limit, Repaired
-from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Named, Page
+from headgate.operations.declaring import About, AsTuple, Declarations, Idempotency, Limited, Named, Page
 
 declared = Declarations("whole", "locks")
 #: The scopes with which any caller may use it.
@@ -85,8 +85,8 @@ def history_counts(
 # ---------------------------------------------------------------- known names
 
 
-@declared.get("/clients", "read", answer="By name.")
-def clients(after: After = None, limit: Limit = USUAL) -> Page[KnownClient]:
+@declared.get("/clients", "read", answer="By name.", whole=True, cursor="name")
+def clients(after: After = None, limit: Limit = USUAL) -> Page[AsTuple[KnownClient]]:
     """List registered clients."""
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache, cached_property, partial
+from itertools import starmap
 from operator import attrgetter
 from typing import Any, TypeVar, get_args
 
@@ -180,13 +181,16 @@ def carry_out(call: ApiCall, **arguments: Any) -> Any:
     given = {name: value for name, value in arguments.items() if value is not None or name in needed}
     method = partial(method, *names, **operation.fixed)
     if not operation.paged:
-        return method(**given)
+        found = method(**given)
+        return found if found is None or operation.record is None else operation.record(*found)
     if "after" not in arguments:
         return Page(list(method(**given)))
     limit = given.pop("limit")
     if operation.whole:
         after = given.pop("after", None)
-        return page_after(method(**given), after, limit, _key(operation.cursor))
+        whole = method(**given)
+        found = whole if operation.record is None else starmap(operation.record, whole)
+        return page_after(found, after, limit, _key(operation.cursor))
     return page(method(**given, limit=limit + 1), limit, _key(operation.cursor))
 
 

@@ -25,20 +25,6 @@ def files(call: ApiCall, *, ark: str, version: int, after: str | None, limit: in
     return Page(found[:limit], str(start + limit) if len(found) > limit else None)
 
 
-@handlers.of(inventory.owner_and_version)
-def owner_and_version(call: ApiCall, *, ark: str) -> dict[str, Any] | None:
-    """By name."""
-    found = call.gate.inventory.owner_and_version(ark)
-    return None if found is None else {"owner": found[0], "version": found[1]}
-
-
-@handlers.of(inventory.recorded)
-def recorded(call: ApiCall, *, job: str) -> dict[str, Any] | None:
-    """By name."""
-    found = call.gate.inventory.recorded(job)
-    return None if found is None else {"ark": found[0], "version": found[1]}
-
-
 @handlers.of(inventory.known_local_ids)
 def known_local_ids(call: ApiCall, *, owner: str, local: Sequence[str]) -> Any:
     """Each with its ARK."""

@@ -61,12 +61,6 @@ def _maps(found: dict[str, ledger.MapDefinition] | None) -> dict[str, dict[str, 
     return {name: vars(each) for name, each in (found or {}).items()}
 
 
-@handlers.of(ledger.job)
-def job(call: ApiCall, *, job: str) -> ledger.JobFound:
-    """With its datasets."""
-    return ledger.JobFound(*call.gate.ledger.job(job))
-
-
 @handlers.of(ledger.connections)
 def connections(call: ApiCall, *, job: str) -> dict[str, dict[str, Port]]:
     """Sealed secrets are shown to callers that may read them."""

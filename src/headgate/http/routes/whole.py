@@ -12,7 +12,7 @@ from headgate.core.history import Entry, Happened
 from headgate.core.locks.model import Lock
 from headgate.core.tables.describe import machine_data
 from headgate.core.tables.states import CHUNK, LOCK, MERRITT_BATCH
-from headgate.http.api.handlers import ApiCall, Handlers, page_after
+from headgate.http.api.handlers import ApiCall, Handlers
 from headgate.http.routes.locks import shown_lock
 from headgate.operations import whole
 from headgate.operations.declaring import Page
@@ -64,13 +64,6 @@ def history(call: ApiCall, *, since: str | None, until: str | None, **which: Any
 def history_counts(call: ApiCall, *, event: Sequence[str], since: str | None) -> Page[Happened]:
     """By hour."""
     return Page(call.gate.history.count(_moment(since) or datetime.now(UTC) - timedelta(days=1), event))
-
-
-@handlers.of(whole.clients)
-def clients(call: ApiCall, *, after: str | None, limit: int) -> Page[whole.KnownClient]:
-    """Each with its time."""
-    found = (whole.KnownClient(*each) for each in call.gate.locks.clients())
-    return page_after(found, after, limit, lambda each: each.name)
 
 
 @handlers.of(whole.reap)
