@@ -204,7 +204,7 @@ def define_dataset(
     """Define a dataset. Repeating the same definition changes nothing."""
 
 
-@declared.put("/pipeline", "define", answer="It is defined now.", errors=(HoldersUnconfirmed, BadValue))
+@declared.put("/pipeline", "define", answer="It is defined now.", errors=(HoldersUnconfirmed, BadValue), fixed=UNSHARED)
 def define(
     datasets: dict[str, DatasetDefinition] | None = None, jobs: dict[str, JobDefinition] | None = None
 ) -> Defined:

@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, TypeVar, get_args
 
 from fastapi import Request, Response
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
@@ -99,7 +100,7 @@ class Served:
         idempotency_key: str | None = None, headgate_request: str | None = None, **named: Any,
     ) -> Response:  # fmt: skip
         call = ApiCall(self.operation, request, service, gate, who)
-        arguments = named if body is None else {**named, **body.__dict__}
+        arguments = named if body is None else {**named, **_mapped(body)}
         for name, way in self._completed:
             given = arguments.get(name)
             if way == "request":
@@ -192,6 +193,13 @@ def carry_out(call: ApiCall, **arguments: Any) -> Any:
         found = whole if operation.record is None else starmap(operation.record, whole)
         return page_after(found, after, limit, _key(operation.cursor))
     return page(method(**given, limit=limit + 1), limit, _key(operation.cursor))
+
+
+def _mapped(value: Any) -> Any:
+    """A body, or a part of it that a declaration defines, as a mapping of its fields."""
+    if isinstance(value, BaseModel):
+        return {name: _mapped(each) for name, each in value.__dict__.items()}
+    return {name: _mapped(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def _pack(kind: Any, arguments: dict[str, Any]) -> Any:

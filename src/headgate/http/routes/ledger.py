@@ -8,7 +8,7 @@ from typing import Any
 
 from headgate.core.errors import UnknownName
 from headgate.core.ledger.census import Span
-from headgate.core.ledger.model import FORGET_EVENT, Change, Dataset, Defined, Port, Row
+from headgate.core.ledger.model import FORGET_EVENT, Change, Dataset, Port, Row
 from headgate.core.ledger.progress import JobProgress
 from headgate.core.ledger.selection import BulkResult
 from headgate.core.values.wire import plain
@@ -37,28 +37,6 @@ def dataset(call: ApiCall, *, name: str) -> Dataset:
     if found is None:
         raise UnknownName("dataset", name)
     return found
-
-
-@handlers.of(ledger.define)
-def define(
-    call: ApiCall,
-    *,
-    datasets: dict[str, ledger.DatasetDefinition] | None,
-    jobs: dict[str, ledger.JobDefinition] | None,
-) -> Defined:
-    """Secrets are not shared, because the caller's keys are not available here."""
-    asked = {name: vars(each) | {"maps": _maps(each.maps)} for name, each in (jobs or {}).items()}
-    return call.gate.ledger.define({name: vars(each) for name, each in (datasets or {}).items()}, asked, share=False)
-
-
-@handlers.of(ledger.define_job)
-def define_job(call: ApiCall, *, job: str, maps: dict[str, ledger.MapDefinition] | None, **body: Any) -> Defined:
-    """Likewise."""
-    return call.gate.ledger.define_job(job, **body, maps=_maps(maps), share=False)
-
-
-def _maps(found: dict[str, ledger.MapDefinition] | None) -> dict[str, dict[str, Any]]:
-    return {name: vars(each) for name, each in (found or {}).items()}
 
 
 @handlers.of(ledger.connections)

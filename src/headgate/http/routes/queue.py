@@ -98,10 +98,10 @@ async def acquire_batch(call: ApiCall, *, after: str | None, **asked: Any) -> It
 
 
 @handlers.of(queue.acquire_job)
-async def acquire_job(call: ApiCall, *, after: queue.Position | None, **asked: Any) -> Item | None:
+async def acquire_job(call: ApiCall, *, after: Mapping[str, Any] | None, **asked: Any) -> Item | None:
     """In the order of priorities."""
     gate = call.service.gate
-    place = None if after is None else Place(after.priority, check_item_id(after.id))
+    place = None if after is None else Place(after["priority"], check_item_id(after["id"]))
 
     def look(**asked: Any) -> IngestJob | None:
         found = gate.queue.acquire_job(after=place, **asked)
@@ -150,7 +150,7 @@ def fire(call: ApiCall, *, event: str, reason: str, by: str, daemon: bool, **giv
         reason = check_reason(reason) if event in FORCED else reason
         return call.gate.queue.act(taken.id, event, reason=reason, by=by, daemon=daemon)
     told = given.pop("report")
-    report = None if told is None else Report(tuple(told.failed), tuple(told.successful))
+    report = None if told is None else Report(tuple(told["failed"]), tuple(told["successful"]))
     return call.gate.queue.fire(taken, event, report=report, **given)
 
 
