@@ -169,6 +169,27 @@ def test_lock_scopes_match_the_prefix_of_a_resource(gate: Gate, with_scopes: Tok
         gate.locks.release(lock)
 
 
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("chunks/1/resubmit", {"steal": True}),
+        ("resubmit", {"dataids": ["1"], "steal": True}),
+        ("selected", {"act": "resubmit", "dataids": ["1"], "steal": True}),
+        ("selected", {"act": "forget", "dataids": ["1"]}),
+    ],
+)
+def test_an_operator_takes_no_chunk_from_a_worker(
+    gate: Gate, with_scopes: Tokens, path: str, asked: dict[str, Any]
+) -> None:
+    gate.ledger.define({"made": {}}, {"make": {"outputs": ["made"]}})
+    gate.ledger.success(gate.ledger.force("make", "1", reason="a test"))
+    body = {"reason": "stuck", **asked}
+    refused = with_scopes("operate").post(f"/v1/jobs/make/{path}", json=body)
+    assert (refused.status_code, "needs the scope admin:force" in refused.json()["detail"]) == (403, True)
+    assert [row.status for row in gate.ledger.status("made")] == ["READY"]
+    assert with_scopes("operate", "admin:force").post(f"/v1/jobs/make/{path}", json=body).status_code == 200
+
+
 def test_an_operator_must_give_a_reason_and_is_recorded_with_the_token(gate: Gate, with_scopes: Tokens) -> None:
     lock = gate.locks.acquire("they", "s3://broken/1", "exclusive")
     forcer = with_scopes("admin:force")

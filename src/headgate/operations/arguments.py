@@ -26,7 +26,7 @@ Worker = Annotated[str | None, About("Name of the worker (default: the calling p
 Caller = Annotated[str | None, About(place="caller", caller="by")]
 RequestId = Annotated[str | None, About("The caller's id of this request.", place="header", caller="request")]
 
-Steal = Annotated[bool, About("Even if a worker is running it.")]
+Steal = Annotated[bool, About("Even if a worker is running it (needs admin:force).", forced=True)]
 DryRun = Annotated[bool, About("Only report what would change.")]
 
 Count = Annotated[int, Named("count")]

@@ -58,6 +58,8 @@ class About:
     place: str = ""
     #: It is stored for display: a client masks the secrets that its process knows before sending it.
     kept: bool = False
+    #: A value that needs the scope `admin:force`, whatever the operation itself needs.
+    forced: Any = None
     #: The value that the service fills in: `by` and `worker` name the caller, `request` is the id of the request.
     caller: str = ""
 
@@ -157,6 +159,8 @@ class Operation:
     call: str = ""
     #: Arguments that the service always adds.
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    #: Arguments with another name in the method: its name, by the declared one.
+    renamed: Mapping[str, str] = field(default_factory=dict)
     #: Arguments that the method takes as one object: its name there, and its class.
     packed: Mapping[str, type] = field(default_factory=dict)
     #: The attributes by which items are ordered, and whose last values start the next page; empty: the item itself.
@@ -195,6 +199,11 @@ class Operation:
             found[name] = Argument(name, shape, parameter.default, about, place)
         others = {} if self.like is None else self.like.arguments
         return {name: each for name, each in others.items() if each.place != "path"} | found
+
+    @cached_property
+    def forced(self) -> Mapping[str, Any]:
+        """The values that need the scope `admin:force`, by argument."""
+        return {name: each.about.forced for name, each in self.arguments.items() if each.about.forced is not None}
 
     @cached_property
     def result(self) -> Any:

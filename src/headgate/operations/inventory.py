@@ -85,7 +85,7 @@ def owner_and_version(ark: Ark) -> AsTuple[OwnerAndVersion] | None:
 # ---------------------------------------------------------------- records of ingest steps
 
 
-@declared.get("/inventory/local-ids", *READERS, answer="The ARK of each known local id.")
+@declared.get("/inventory/local-ids", *READERS, answer="The ARK of each known local id.", renamed={"local": "ids"})
 def known_local_ids(owner: str, local: Annotated[list[str], About(max_length=1000)]) -> dict[str, str]:
     """Look up which local ids of an owner are known."""
 

@@ -12,6 +12,7 @@ from headgate.core.ledger.fan import MOST_FANNED, MOST_LINKS, ChunkLink, FanIn
 from headgate.core.ledger.mappings.model import LATE_DELAY, NEED_ALL
 from headgate.core.ledger.model import (
     ERROR,
+    FORGET_EVENT,
     READY,
     RESUBMIT_EVENT,
     Change,
@@ -103,6 +104,7 @@ ListedIds = Annotated[list[str] | None, About("list: the data ids that every dat
 NeedWord = Annotated[str | int, About("How many of them must be READY: all, any, or a number.")]
 OnLateWord = Annotated[str, About("note: late inputs are noted; redo: the chunk is made again.")]
 LateDelay = Annotated[float, About("Seconds that a redo waits for more late inputs.")]
+Act = Annotated[str, About("resubmit, hold, unhold or forget.", example=RESUBMIT_EVENT, forced=FORGET_EVENT)]
 Dataids = Annotated[list[str], About("Data ids.", min_length=1, max_length=5000)]
 Downstream = Annotated[bool, About("Include everything produced from them.")]
 
@@ -405,7 +407,10 @@ def resubmit(
     """Resubmit a chunk: it is redone first. With `downstream`, also everything produced from it."""
 
 
-@declared.post("/jobs/{job}/resubmit", "operate", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS)
+@declared.post(
+    "/jobs/{job}/resubmit", "operate", repeat=KEY, answer=CHANGED, errors=CHUNK_ERRORS, call="ledger.resubmit",
+    renamed={"dataids": "dataid"},
+)  # fmt: skip
 def resubmit_all(
     job: str, dataids: Dataids, reason: Reason, by: By = None, downstream: Downstream = False, steal: Steal = False,
     dry_run: DryRun = False,
@@ -418,7 +423,7 @@ def resubmit_all(
     answer="What this part of the selection changed, or would change; `next` leads to the following part.",
 )  # fmt: skip
 def change_selected(
-    job: str, act: Annotated[str, About("resubmit, hold, unhold or forget.", example=RESUBMIT_EVENT)], reason: Reason,
+    job: str, act: Act, reason: Reason,
     dataids: Annotated[
         Sequence[str], About("Data ids, ranges and patterns; none: any.", max_length=5000, example=["2026-10-*"])
     ] = (),

@@ -100,6 +100,7 @@ class Served:
         idempotency_key: str | None = None, headgate_request: str | None = None, **named: Any,
     ) -> Response:  # fmt: skip
         call = ApiCall(self.operation, request, service, gate, who)
+        _check_forced(call, named if body is None else body.__dict__)
         arguments = named if body is None else {**named, **_mapped(body)}
         for name, way in self._completed:
             given = arguments.get(name)
@@ -177,6 +178,7 @@ def carry_out(call: ApiCall, **arguments: Any) -> Any:
     operation = call.operation
     method = attrgetter(operation.call)(call.gate)
     known = _parameters(getattr(method, "__func__", method))
+    arguments = {operation.renamed.get(name, name): each for name, each in arguments.items()}
     names = [arguments.pop(name) for name in operation.names if name in arguments and name not in known]
     needed = {name for name, each in known.items() if each.default is REQUIRED}
     given = {name: value for name, value in arguments.items() if value is not None or name in needed}
@@ -272,6 +274,14 @@ def _check_limit(call: ApiCall, arguments: Mapping[str, Any]) -> None:
         told = f"the API token of {who.token.name} is limited: name one {limit.hidden} that it has access to"
         raise NotAllowed(f"{told}, or use a token with the scope read", "read")
     who.must_reach(limit.scope, name)
+
+
+def _check_forced(call: ApiCall, arguments: Mapping[str, Any]) -> None:
+    """NotAllowed for a value that needs `admin:force`, from a caller without that scope."""
+    for name, value in call.operation.forced.items():
+        if arguments.get(name) == value and not call.who.reach.has("admin:force"):
+            why = f"the API token of {call.who.token.name} does not allow {name}={value}"
+            raise NotAllowed(f"{why}; it needs the scope admin:force", "admin:force")
 
 
 def is_seen(shape: Any) -> bool:

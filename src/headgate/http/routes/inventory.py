@@ -25,12 +25,6 @@ def files(call: ApiCall, *, ark: str, version: int, after: str | None, limit: in
     return Page(found[:limit], str(start + limit) if len(found) > limit else None)
 
 
-@handlers.of(inventory.known_local_ids)
-def known_local_ids(call: ApiCall, *, owner: str, local: Sequence[str]) -> Any:
-    """Each with its ARK."""
-    return call.gate.inventory.known_local_ids(owner, local)
-
-
 @handlers.of(inventory.record)
 def record(call: ApiCall, *, recording: Recording, by: str) -> bool:
     """The service adds the callback that the profile defines."""

@@ -8,9 +8,8 @@ from typing import Any
 
 from headgate.core.errors import UnknownName
 from headgate.core.ledger.census import Span
-from headgate.core.ledger.model import FORGET_EVENT, Change, Dataset, Port, Row
+from headgate.core.ledger.model import Dataset, Port, Row
 from headgate.core.ledger.progress import JobProgress
-from headgate.core.ledger.selection import BulkResult
 from headgate.core.values.wire import plain
 from headgate.http.api.handlers import SHOWN, ApiCall, Handlers
 from headgate.http.waiters.waiting import followed
@@ -84,28 +83,6 @@ def plan(call: ApiCall, *, job: str, limit: int) -> Page[ledger.Planned]:
 
 
 # ---------------------------------------------------------------- support
-
-
-@handlers.of(ledger.resubmit)
-def resubmit(call: ApiCall, *, job: str, dataid: str, **how: Any) -> Page[Change]:
-    """One chunk."""
-    return resubmit_all(call, job=job, dataids=[dataid], **how)
-
-
-@handlers.of(ledger.resubmit_all)
-def resubmit_all(call: ApiCall, *, job: str, dataids: Sequence[str], steal: bool, **how: Any) -> Page[Change]:
-    """Taking chunks from running workers needs more than an operator's scope."""
-    if steal and not call.who.reach.has("admin:force"):
-        call.who.must_reach("admin:force", "a running worker's chunk")
-    return Page(call.gate.ledger.resubmit(job, dataids, steal=steal, **how))
-
-
-@handlers.of(ledger.change_selected)
-def change_selected(call: ApiCall, *, job: str, act: str, steal: bool, **how: Any) -> BulkResult:
-    """Many chunks need the same scope as one."""
-    if (steal or act == FORGET_EVENT) and not call.who.reach.has("admin:force"):
-        call.who.must_reach("admin:force", "a running worker's chunk" if steal else f"the act {act}")
-    return call.gate.ledger.change_part(job, act, steal=steal, **how)
 
 
 @handlers.of(ledger.unpause)
