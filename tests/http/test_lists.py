@@ -113,3 +113,10 @@ def paged(client: httpx2.Client, path: str, limit: int) -> Iterator[Any]:
             return
         asked["after"] = page["next"]
     raise AssertionError(f"{path} has no end")
+
+
+@pytest.mark.parametrize("name", ["since", "until"])
+def test_a_time_that_does_not_exist_is_refused_by_its_name(admin: httpx2.Client, name: str) -> None:
+    answer = admin.get("/v1/history", params={name: "2026-13-01T00:00:00Z"})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(f"{name} '2026-13-01T00:00:00Z' is not valid: month")

@@ -58,6 +58,8 @@ class About:
     place: str = ""
     #: It is stored for display: a client masks the secrets that its process knows before sending it.
     kept: bool = False
+    #: The type that the service makes of the value, which has the form of the answers; None: the declared type.
+    parsed: Any = None
     #: A value that needs the scope `admin:force`, whatever the operation itself needs.
     forced: Any = None
     #: The value that the service fills in: `by` and `worker` name the caller, `request` is the id of the request.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from headgate.core.access.credentials import Custody, MasterWrap
+from headgate.core.access.credentials import Custody, CustodyChange, MasterWrap
 from headgate.core.errors import BadValue, HoldersUnconfirmed, UnknownName
 from headgate.operations.arguments import USUAL, Count, Limit
 from headgate.operations.declaring import About, Declarations, Idempotency, Limited, Named, Page
@@ -15,6 +15,7 @@ declared = Declarations("secrets", "ledger.custody")
 MOST_MASTERS = 999_999_999
 Number = Annotated[int, About("Number of a master key.", ge=1, le=MOST_MASTERS)]
 Before = Annotated[int, About("Number of the master key.", ge=1, place="query")]
+WrapPairs = list[tuple[MasterWrap, MasterWrap]]
 #: 32 bytes.
 Check = Annotated[str, About("Check value of a master key.", pattern="^[A-Za-z0-9_-]{43}$")]
 
@@ -49,8 +50,8 @@ def job_custody(job: str) -> Custody:
     errors=(HoldersUnconfirmed, BadValue),
 )  # fmt: skip
 def change_custody(
-    known: Annotated[dict[str, Any], About("As `custody` of a dataset or job returned it.")],
-    change: Annotated[dict[str, Any], About("What changes, in the same form.")],
+    known: Annotated[dict[str, Any], About("As `custody` of a dataset or job returned it.", parsed=Custody)],
+    change: Annotated[dict[str, Any], About("What changes, in the same form.", parsed=CustodyChange)],
 ) -> Annotated[bool, Named("changed")]:
     """Change keys and sealed secrets, if everything still matches `known`; otherwise nothing changes.
 
@@ -67,7 +68,9 @@ def master_wraps(before: Before, limit: Limit = USUAL) -> Page[MasterWrap]:
 
 
 @declared.post("/master-wraps", "admin", repeat=Idempotency.KEY, answer="How many still matched.", errors=(BadValue,))
-def rewrap(pairs: Annotated[list[Any], About("Pairs of the known state and the new state.")]) -> Count:
+def rewrap(
+    pairs: Annotated[list[Any], About("Pairs of the known state and the new state.", parsed=WrapPairs)],
+) -> Count:
     """Rewrap from one master key to another: `pairs` of the known state and the new state."""
 
 

@@ -20,8 +20,8 @@ ANYONE = tuple(word for word in SCOPES if word != "admin")
 REGISTRARS = ("lock:acquire", "define")
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
 _EXAMPLE = "2026-11-15T04:50:00Z"
-Since = Annotated[str | None, About("Earliest time (RFC 3339).", pattern=_TIME, example=_EXAMPLE)]
-Until = Annotated[str | None, About("Latest time (RFC 3339).", pattern=_TIME, example=_EXAMPLE)]
+Since = Annotated[str | None, About("Earliest time (RFC 3339).", pattern=_TIME, example=_EXAMPLE, parsed=datetime)]
+Until = Annotated[str | None, About("Latest time (RFC 3339).", pattern=_TIME, example=_EXAMPLE, parsed=datetime)]
 Resource = Annotated[str, About("URI of the resource; compared exactly.", min_length=1, max_length=2048, place="query")]
 
 

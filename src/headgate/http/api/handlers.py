@@ -23,8 +23,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from headgate.calls.deadlines import asked_at
-from headgate.core.errors import NotAllowed
-from headgate.core.values.wire import plain
+from headgate.core.errors import BadValue, NotAllowed
+from headgate.core.values.wire import parse, plain
 from headgate.gate import Gate
 from headgate.http.access.auth import Caller
 from headgate.http.api.direct import Declared, Routes
@@ -108,6 +108,9 @@ class Served:
                 arguments[name] = who.request_id(idempotency_key, headgate_request)
             else:
                 arguments[name] = who.by(given) if way == "by" else given or who.by()
+        for name, shape in self._parsed:
+            if arguments[name] is not None:
+                arguments[name] = _read(shape, arguments[name], name)
         for name, kind in self.operation.packed.items():
             arguments[name] = PACKED.get(kind, partial(_pack, kind))(arguments)
         result = await self._carry_out(call, arguments)
@@ -157,6 +160,11 @@ class Served:
         return [(each.name, each.about.caller) for each in found if each.about.caller]
 
     @cached_property
+    def _parsed(self) -> list[tuple[str, Any]]:
+        found = self.operation.arguments.values()
+        return [(each.name, each.about.parsed) for each in found if each.about.parsed is not None]
+
+    @cached_property
     def __signature__(self) -> inspect.Signature:
         """The arguments that a route reads from a request, described in the OpenAPI."""
         from headgate.http.api import schemas
@@ -202,6 +210,16 @@ def _mapped(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return {name: _mapped(each) for name, each in value.__dict__.items()}
     return {name: _mapped(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def _read(shape: Any, value: Any, name: str) -> Any:
+    """A value that has the form of the answers; BadValue if it has another one."""
+    try:
+        return parse(shape, value)
+    except (TypeError, KeyError, ValueError, AttributeError, StopIteration) as error:
+        if isinstance(value, str):
+            raise BadValue(name, value, f"is not valid: {error}") from None
+        raise BadValue(name, "in the body", "is missing, or does not have the format of the responses") from None
 
 
 def _pack(kind: Any, arguments: dict[str, Any]) -> Any:

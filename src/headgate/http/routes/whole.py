@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headgate import __version__
-from headgate.core.errors import BadValue
 from headgate.core.history import Entry, Happened
 from headgate.core.locks.model import Lock
 from headgate.core.tables.describe import machine_data
@@ -54,16 +53,16 @@ def machines(call: ApiCall) -> Page[dict[str, Any]]:
 
 
 @handlers.of(whole.history)
-def history(call: ApiCall, *, since: str | None, until: str | None, **which: Any) -> Page[Entry]:
+def history(call: ApiCall, **which: Any) -> Page[Entry]:
     """Its cursor is the history's own."""
-    found = call.gate.history(since=_moment(since), until=_moment(until), **which)
+    found = call.gate.history(**which)
     return Page(found, found.next)
 
 
 @handlers.of(whole.history_counts)
-def history_counts(call: ApiCall, *, event: Sequence[str], since: str | None) -> Page[Happened]:
+def history_counts(call: ApiCall, *, event: Sequence[str], since: datetime | None) -> Page[Happened]:
     """By hour."""
-    return Page(call.gate.history.count(_moment(since) or datetime.now(UTC) - timedelta(days=1), event))
+    return Page(call.gate.history.count(since or datetime.now(UTC) - timedelta(days=1), event))
 
 
 @handlers.of(whole.reap)
@@ -73,11 +72,3 @@ def reap(call: ApiCall, *, of: str, limit: int, by: str) -> int:
     if of == "locks":
         return gate.locks.expire(limit=limit)
     return gate.ledger.reap(limit=limit, by=by) if of == "ledger" else gate.queue.reap(limit)
-
-
-def _moment(text: str | None) -> datetime | None:
-    """The time that was given."""
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError as error:
-        raise BadValue("since", text, f"is not a time: {error}") from None
