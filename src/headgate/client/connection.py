@@ -6,7 +6,7 @@ import math
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,6 @@ from headgate.stores.options import DEFAULT_OPTIONS, StoreOptions
 ALLOWANCE_SECONDS = 1.0
 #: The minimum timeout of a phase when the time is over: a socket takes zero for "do not wait at all".
 SHORTEST_SECONDS = 0.001
-#: Of a page.
-MOST = 1000
 #: The service's answer while the first of two requests with the same key is running, and the pause before the next
 #: attempt.
 KEY_IN_USE, RUNNING_SECONDS = f"{TYPE}{word_of(KeyInUse)}".encode(), 0.1
@@ -48,17 +46,6 @@ class ServiceConnection:
     def get(self, *path: str, wait: float | None = None, **query: Any) -> Any:
         """Send a GET request. `wait`: the service may hold the request for that many seconds."""
         return self._ask("GET", path, query=dict(query, wait=wait), wait=wait or 0)
-
-    def pages(self, *path: str, limit: int | None = None, **query: Any) -> Iterator[Any]:
-        """The items of a list, page by page: all of them, or the first `limit`."""
-        left = limit
-        while True:
-            page = self.get(*path, limit=MOST if left is None else min(left, MOST), **query)
-            yield from page["items"]
-            left = None if left is None else left - len(page["items"])
-            if page["next"] is None or left == 0:
-                return
-            query["after"] = page["next"]
 
     def send(
         self, method: str, *path: str, body: Any = None, request_id: str | None = None, again: bool = True,

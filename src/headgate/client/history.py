@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from headgate.client.connection import MOST, ServiceConnection
-from headgate.client.sending import same_as, send, send_page
-from headgate.core.history import Entry, Happened, HistoryPage
+from headgate.client.connection import ServiceConnection
+from headgate.client.sending import same_as, send, send_pages
+from headgate.core.history import Happened, HistoryPage
 from headgate.operations import whole
 from headgate.service.checks import check_limit
 from headgate.service.history import History
@@ -22,16 +22,9 @@ class RemoteHistory(History):
         self._connection = connection
 
     @same_as(History.__call__)
-    def __call__(self, *, after: str | None, limit: int, **which: Any) -> HistoryPage:
-        most = check_limit(limit)
-        found: list[Entry] = []
-        while len(found) < most:
-            page = send_page(self._connection, whole.history, **which, after=after, limit=min(most - len(found), MOST))
-            found += page.items
-            after = page.next
-            if after is None:
-                break
-        return HistoryPage(found, after)
+    def __call__(self, *, limit: int, **which: Any) -> HistoryPage:
+        page = send_pages(self._connection, whole.history, **which, limit=check_limit(limit))
+        return HistoryPage(page.items, page.next)
 
     @property
     def books(self) -> Sequence[HistoryBook]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -156,17 +156,11 @@ class RemoteLedger(Ledger):
 
     def rows(self, which: RowFilter) -> Sequence[Row]:
         after = None if which.after is None else f"{which.dataset}/{which.after}"
-        found: Sequence[Row] = send(
-            self.connection, ledger.chunks, dataset=which.dataset, job=which.job, dataid=which.dataid,
-            kind=which.kind, status=which.status, after=after, limit=which.limit,
-        )  # fmt: skip
+        found: Sequence[Row] = send(self.connection, ledger.chunks, **asdict(replace(which, after=after)))
         return found[: which.limit]
 
     def spans(self, which: SpanFilter) -> Sequence[Span]:
-        found: Sequence[Span] = send(
-            self.connection, ledger.spans, dataset=which.dataset, beside=which.beside, start=which.start,
-            last=which.last, size=which.size, limit=which.limit,
-        )  # fmt: skip
+        found: Sequence[Span] = send(self.connection, ledger.spans, **asdict(which))
         return found
 
     def claims(self) -> Sequence[Lock]:

@@ -16,6 +16,7 @@ from headgate.core.errors import BadValue
 from headgate.core.values.names import check_request_id
 from headgate.core.values.redaction import redact
 from headgate.core.values.wire import parse, plain
+from headgate.operations.arguments import MOST
 from headgate.operations.declaring import Argument, Declarations, Idempotency, Operation, Page, without_none
 from headgate.service.access.identity import new_request_id
 
@@ -31,10 +32,10 @@ def send(connection: ServiceConnection, operation: Operation, /, **arguments: An
     A paged list is returned completely, or up to `limit`. The declaration determines how a lost answer is requested
     again: with a key, with the caller's request id, unchanged, or not at all.
     """
+    if operation.method == "GET" and operation.paged:
+        return send_pages(connection, operation, **arguments).items
     path, placed = _placed(operation, arguments)
     try:
-        if operation.method == "GET" and operation.paged:
-            return [_read(operation, each) for each in connection.pages(*path, **placed["query"])]
         document = _send(connection, operation, path, placed)
     except BadValue as error:
         raise _of_caller(arguments, error) from None
@@ -48,14 +49,21 @@ def send(connection: ServiceConnection, operation: Operation, /, **arguments: An
     return parse(shape, document[part] if part else document)
 
 
-def send_page(connection: ServiceConnection, operation: Operation, /, **arguments: Any) -> Page[Any]:
-    """Request one page of a list."""
+def send_pages(connection: ServiceConnection, operation: Operation, /, **arguments: Any) -> Page[Any]:
+    """Request a list, page by page: all of it, or the first `limit` items and where to continue."""
     path, placed = _placed(operation, arguments)
-    try:
-        document = connection.get(*path, **placed["query"])
-    except BadValue as error:
-        raise _of_caller(arguments, error) from None
-    return Page([parse(operation.shape, each) for each in document["items"]], document["next"])
+    query = placed["query"]
+    limit = query.get("limit", math.inf)
+    items: list[Any] = []
+    while True:
+        try:
+            document = connection.get(*path, **query | {"limit": min(limit - len(items), MOST)})
+        except BadValue as error:
+            raise _of_caller(arguments, error) from None
+        items += [_read(operation, each) for each in document["items"]]
+        query["after"] = document["next"]
+        if document["next"] is None or len(items) >= limit:
+            return Page(items, document["next"])
 
 
 def send_file(connection: ServiceConnection, operation: Operation, file: Path, /, **arguments: Any) -> Any:
