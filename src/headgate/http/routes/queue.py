@@ -84,32 +84,16 @@ async def item(call: ApiCall, *, state: str | None, wait: float, **item_id: str)
 
 
 @handlers.of(queue.acquire_batch)
-async def acquire_batch(call: ApiCall, *, after: str | None, **asked: Any) -> Item | None:
-    """Store the profile that it starts with."""
-    gate = call.service.gate
-
-    def look(**asked: Any) -> Batch | None:
-        found = gate.queue.acquire_batch(after=after, **asked)
-        if found is not None:
-            _keep_profile(gate, found.id, found.profile, found if found.state == PENDING else None)
-        return found
-
-    return await _found(call, "batch", after or "", look, **asked)
+async def acquire_batch(call: ApiCall, **asked: Any) -> Item | None:
+    """With `wait`, wait without a thread."""
+    return await _acquired(call, call.service.gate.queue.acquire_batch, **asked)
 
 
 @handlers.of(queue.acquire_job)
 async def acquire_job(call: ApiCall, *, after: Mapping[str, Any] | None, **asked: Any) -> Item | None:
     """In the order of priorities."""
-    gate = call.service.gate
     place = None if after is None else Place(after["priority"], check_item_id(after["id"]))
-
-    def look(**asked: Any) -> IngestJob | None:
-        found = gate.queue.acquire_job(after=place, **asked)
-        if found is not None:
-            _keep_profile(gate, found.batch, found.profile)
-        return found
-
-    return await _found(call, "job", str(place or ""), look, **asked)
+    return await _acquired(call, call.service.gate.queue.acquire_job, after=place, **asked)
 
 
 @handlers.of(queue.create_jobs)
@@ -183,42 +167,41 @@ def _taken(given: dict[str, Any]) -> Taken:
 PACKED[Taken] = _taken
 
 
-async def _found(
-    call: ApiCall,
-    noun: str,
-    after: str,
-    look: Callable[..., Item | None],
-    *,
-    state: str,
-    wait: float,
-    **asked: Any,
-) -> Item | None:
-    """The result of a check, at once or within `wait` seconds. With a request id, it may have been returned already."""
+async def _acquired(call: ApiCall, acquire: Callable[..., Item | None], *, wait: float, **asked: Any) -> Item | None:
+    """The item that was taken, at once or within `wait` seconds. With a request id, it may have been returned
+    already. The profile of its batch is stored.
+    """
+    gate, states = call.service.gate, [asked["state"]]
 
     def take() -> Item | None:
-        return look(state=state, outlives=True, **asked)
+        found = acquire(**asked, outlives=True)
+        if found is not None:
+            _keep_profile(gate, found)
+        return found
 
-    again = asked["request_id"] is not None
-    states = ([state], []) if noun == "batch" else ([], [state])
-    looking: Looking[Item] = call.service.gate.queue.looking(take, *states)
-    turn = call.service.turns.wait((noun, state, after), looking, steady() + wait, again=again)
+    of_batches = call.operation is queue.acquire_batch
+    looking: Looking[Item] = gate.queue.looking(take, *((states, []) if of_batches else ([], states)))
+    key = (call.operation.name, *states, str(asked["after"] or ""))
+    turn = call.service.turns.wait(key, looking, steady() + wait, again=asked["request_id"] is not None)
     return await asked_to_wait(call.request, wait, turn)
 
 
-def _keep_profile(gate: Gate, batch: str, name: str, starts: Batch | None = None) -> None:
+def _keep_profile(gate: Gate, item: Item) -> None:
     """Record the profile of a batch, which only the service chooses, whatever worker takes the batch or one of its
-    jobs.
-
-    `starts`: the batch, if this is its start. Another worker has started it, and its profile stays, unless one of
-    Merritt's programs started it.
+    jobs. If another worker has started the batch, its profile stays, unless one of Merritt's programs started it.
     """
+    starts = item if isinstance(item, Batch) and item.state == PENDING else None
     if not gate.keeps_inventory or not (starts or gate.queue.tables()[0] is MERRITT_BATCH):
         return
     from headgate.ingest.profiles.snapshots import adopt_batch, start_batch
 
     folder = Path(gate.settings["profiles_folder"])
+    batch = item.id if isinstance(item, Batch) else item.batch
     try:
-        start_batch(gate.inventory, folder, starts) if starts else adopt_batch(gate.inventory, folder, batch, name)
+        if starts:
+            start_batch(gate.inventory, folder, starts)
+        else:
+            adopt_batch(gate.inventory, folder, batch, item.profile)
     except (BadProfiles, BadValue) as error:
         # Outside owners may need no profile. Our own steps report the mistakes.
         log("batch.no_profile", logging.WARNING, batch=batch, why=str(error))
