@@ -161,7 +161,7 @@ class Inventory:
             raise UnknownName("version", f"{ark} v{version}")
         return found
 
-    def remove(self, ark: str, dataids: Sequence[str], *, reason: str, by: str | None = None) -> bool:
+    def remove(self, ark: str, dataids: Sequence[str] = (), *, reason: str, by: str | None = None) -> bool:
         """Remove an object whose bytes no longer exist, and its chunks in the ledger. Returns False if it does not
         exist.
         """

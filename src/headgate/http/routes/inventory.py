@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from headgate.calls.actor import must_own
 from headgate.core.errors import QueueRefused
 from headgate.core.inventory import InventoryFile, Recording
@@ -31,12 +28,6 @@ def record(call: ApiCall, *, recording: Recording, by: str) -> bool:
     from headgate.ingest.steps.recording import record as write_down
 
     return write_down(call.gate.ingest, recording, by=by)
-
-
-@handlers.of(inventory.remove)
-def remove(call: ApiCall, *, ark: str, dataids: Sequence[str] | None, **how: Any) -> bool:
-    """With its chunks."""
-    return call.gate.inventory.remove(ark, dataids or (), **how)
 
 
 @handlers.of(inventory.set_problem)

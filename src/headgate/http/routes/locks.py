@@ -95,9 +95,8 @@ def queue_up(call: ApiCall, *, wait: float, **asked: Any) -> Any:
 
 
 @handlers.of(locks.take_turn)
-async def take_turn(call: ApiCall, *, ticket: int, wait: float, **asked: Any) -> Granted | None:
+async def take_turn(call: ApiCall, *, wait: float, **asked: Any) -> Granted | None:
     """Wait without a thread."""
-    del ticket
     service, wanted, until = call.service, _waited_for(call, **asked), steady() + wait
 
     async def turn() -> Granted | None:
@@ -113,18 +112,16 @@ async def take_turn(call: ApiCall, *, ticket: int, wait: float, **asked: Any) ->
 
 
 @handlers.of(locks.give_up)
-def give_up(call: ApiCall, *, ticket: int, wait: float, **asked: Any) -> Granted:
+def give_up(call: ApiCall, **asked: Any) -> Granted:
     """The grant, if it was made meanwhile."""
-    del ticket, wait
     wanted = _waited_for(call, **asked)
     place = call.gate.locks.steps.place_of(wanted) or call.gate.locks.steps.queue_up(wanted)
     return call.gate.locks.steps.give_up(place) if isinstance(place, Ticket) else place
 
 
 @handlers.of(locks.withdraw)
-async def withdraw(call: ApiCall, *, ticket: int, wait: float, **asked: Any) -> None:
+async def withdraw(call: ApiCall, **asked: Any) -> None:
     """Whatever happened."""
-    del ticket, wait
     service, wanted = call.service, _waited_for(call, **asked)
     place = await service.crew.run(service.gate.locks.steps.place_of, wanted) or Ticket(NO_NUMBER, wanted)
     await service.crew.run(service.gate.locks.steps.withdraw, wanted, place)
@@ -148,8 +145,9 @@ def request_of(
     return replace(wanted, outlives=True)
 
 
-def _waited_for(call: ApiCall, *, request_id: str, **asked: Any) -> LockRequest:
+def _waited_for(call: ApiCall, *, request_id: str, ticket: int, wait: float = 0, **asked: Any) -> LockRequest:
     """The request of a waiter. Its request id proves the position; the number in the path proves nothing."""
+    del ticket, wait
     return request_of(call.gate, call.who, request_id=call.who.request_id(None, request_id), **asked)
 
 
