@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from headgate.calls.deadlines import EXPECTATION_CALLS, answered_in_time
-from headgate.client.connection import ServiceConnection
-from headgate.client.sending import remote
+from headgate.client.sending import ServicePart, remote
 from headgate.core.errors import BadValue
 from headgate.core.ledger.expectations.model import JUDGE_LEASE
 from headgate.operations import expectations
@@ -15,11 +14,8 @@ from headgate.service.expectations import Expectations
 
 @answered_in_time(EXPECTATION_CALLS)
 @remote("expectations", expectations.declared)
-class RemoteExpectations(Expectations):
+class RemoteExpectations(ServicePart, Expectations):
     """Expectations behind a service, whose own daemons judge them."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self.connection, self.options = connection, connection.options
 
     def take_turn(self, worker: str, lease: float = JUDGE_LEASE) -> NoReturn:
         del worker, lease

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from headgate.client.connection import ServiceConnection
-from headgate.client.sending import same_as, send, send_pages
+from headgate.client.sending import ServicePart, same_as, send, send_pages
 from headgate.core.history import Happened, HistoryPage
 from headgate.operations import whole
 from headgate.service.checks import check_limit
@@ -15,15 +14,12 @@ from headgate.service.history import History
 from headgate.stores.ports.history import HistoryBook
 
 
-class RemoteHistory(History):
+class RemoteHistory(ServicePart, History):
     """Pages and counts, as returned by the service."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self._connection = connection
 
     @same_as(History.__call__)
     def __call__(self, *, limit: int, **which: Any) -> HistoryPage:
-        page = send_pages(self._connection, whole.history, **which, limit=check_limit(limit))
+        page = send_pages(self.connection, whole.history, **which, limit=check_limit(limit))
         return HistoryPage(page.items, page.next)
 
     @property
@@ -32,5 +28,5 @@ class RemoteHistory(History):
         return ()
 
     def count(self, since: datetime, events: Sequence[str]) -> Sequence[Happened]:
-        found: Sequence[Happened] = send(self._connection, whole.history_counts, since=since, event=events)
+        found: Sequence[Happened] = send(self.connection, whole.history_counts, since=since, event=events)
         return found

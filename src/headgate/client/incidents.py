@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from headgate.calls.deadlines import INCIDENT_CALLS, answered_in_time
-from headgate.client.connection import ServiceConnection
-from headgate.client.sending import remote
+from headgate.client.sending import ServicePart, remote
 from headgate.operations import incidents
 from headgate.service.incidents import Incidents
 
 
 @answered_in_time(INCIDENT_CALLS)
 @remote("incidents", incidents.declared)
-class RemoteIncidents(Incidents):
+class RemoteIncidents(ServicePart, Incidents):
     """Incidents behind a service, which checks and records each operation."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self.connection, self.options = connection, connection.options

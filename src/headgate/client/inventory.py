@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headgate.calls.deadlines import INVENTORY_CALLS, answered_in_time
-from headgate.client.connection import ServiceConnection
-from headgate.client.sending import remote, send
+from headgate.client.sending import ServicePart, remote, send
 from headgate.core.errors import BadValue
 from headgate.core.inventory import Intake, InventoryFile, Message, Recording
 from headgate.operations import inventory
@@ -18,11 +17,8 @@ PORTION = 100
 
 @answered_in_time(INVENTORY_CALLS)
 @remote("inventory", inventory.declared)
-class RemoteInventory(Inventory):
+class RemoteInventory(ServicePart, Inventory):
     """Stored objects and the outbox behind a service, which checks and records each operation."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self.connection, self.options = connection, connection.options
 
     def known_local_ids(self, owner: str, ids: Sequence[str]) -> Mapping[str, str]:
         found: dict[str, str] = {}

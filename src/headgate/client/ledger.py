@@ -10,7 +10,7 @@ from typing import Any
 from headgate.calls.deadlines import LEDGER_CALLS, answered_in_time, bulk, listing, of_listed, of_rows
 from headgate.client.asking import USABLE_PART, WaitingThere, polled
 from headgate.client.connection import ServiceConnection
-from headgate.client.sending import check_text, known_by, remote, send
+from headgate.client.sending import ServicePart, check_text, known_by, remote, send
 from headgate.core.filters import RowFilter, SpanFilter
 from headgate.core.ledger.census import Span
 from headgate.core.ledger.model import Claim, Defined, Job, Port, Row
@@ -40,11 +40,8 @@ CALLS = {
 
 @answered_in_time(LEDGER_CALLS)
 @remote("ledger.custody", secrets.declared)
-class RemoteCustody(CustodyRecords):
+class RemoteCustody(ServicePart, CustodyRecords):
     """Sealed secrets and check values of keys in a service's store."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self.connection, self.options = connection, connection.options
 
     def masters(self) -> Mapping[int, str]:
         return {each.number: each.check for each in send(self.connection, secrets.masters)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from headgate.calls.deadlines import LOCK_CALLS, answered_in_time, bulk, current, within
 from headgate.client.connection import ServiceConnection
-from headgate.client.sending import check_text, known_by, remote, same_as, send
+from headgate.client.sending import ServicePart, check_text, known_by, remote, same_as, send
 from headgate.core.faults import Fault
 from headgate.core.filters import LockFilter
 from headgate.core.locks.model import Lock, Mode, Request, Waiter, Want
@@ -87,24 +87,20 @@ class RemoteLocks(Locks):
         )
 
 
-class RemoteTending(GuardTending):
+class RemoteTending(ServicePart, GuardTending):
     """Storage guards of a service."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self._connection = connection
 
     def faults(self) -> list[Fault]:
         """Locks whose storage guard is missing at the service."""
-        return [Fault(UNGUARDED, each.lock, each.what) for each in send(self._connection, locks.unguarded)]
+        return [Fault(UNGUARDED, each.lock, each.what) for each in send(self.connection, locks.unguarded)]
 
 
 @answered_in_time({"list": LOCK_CALLS["list"], "waiters": LOCK_CALLS["waiters"], "look": bulk})
-class RemoteGrants:
+class RemoteGrants(ServicePart):
     """The steps of acquiring locks from a service. `look` waits for the turn, up to the caller's deadline."""
 
     def __init__(self, connection: ServiceConnection) -> None:
-        self.options = connection.options
-        self.connection = connection
+        super().__init__(connection)
         #: The grants that waiters received, and when their requests began (steady).
         self._found: dict[int, tuple[Granted, float]] = {}
 

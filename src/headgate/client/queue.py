@@ -9,7 +9,7 @@ from typing import Any
 from headgate.calls.deadlines import QUEUE_CALLS, Limit, answered_in_time, bulk, within
 from headgate.client.asking import USABLE_PART, WaitingThere
 from headgate.client.connection import ServiceConnection
-from headgate.client.sending import known_by, remote, same_as, send
+from headgate.client.sending import ServicePart, known_by, remote, same_as, send
 from headgate.core.daemons import Daemon
 from headgate.core.errors import ItemLost
 from headgate.core.queue.model import (
@@ -186,11 +186,8 @@ class RemoteQueue(Queue):
 
 
 @remote("queue.presence", daemons.declared)
-class RemotePresence(Presence):
+class RemotePresence(ServicePart, Presence):
     """The daemons and consumers of a service, which registers consumers itself."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self.connection = connection
 
     def sign_on(self, daemon: Daemon) -> None:
         """Renew the lease of a registered daemon."""

@@ -159,6 +159,13 @@ def known_by(given: str | None) -> str:
 # ---------------------------------------------------------------- methods
 
 
+class ServicePart:
+    """A part of a service: its methods send requests."""
+
+    def __init__(self, connection: ServiceConnection) -> None:
+        self.connection, self.options = connection, connection.options
+
+
 def remote(
     service: str, *declared: Declarations, here: Sequence[str] = (), **others: Operation
 ) -> Callable[[type[Kind]], type[Kind]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headgate.client.connection import ServiceConnection
-from headgate.client.sending import remote, same_as, send
+from headgate.client.sending import ServicePart, remote, same_as, send
 from headgate.core.access.scopes import ApiToken, SignInCode, check_scopes
 from headgate.core.errors import BadValue
 from headgate.operations import tokens
@@ -15,11 +14,8 @@ from headgate.service.access.tokens import Tokens
 
 
 @remote("tokens", tokens.declared)
-class ServiceTokens(Tokens):
+class ServiceTokens(ServicePart, Tokens):
     """The tokens of the store behind a service."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self.connection = connection
 
     @same_as(Tokens.new)
     def new(self, *, scopes: Iterable[str], **asked: Any) -> Any:
@@ -42,11 +38,8 @@ class ServiceTokens(Tokens):
         )
 
 
-class ServiceSessions(BrowserSessions):
+class ServiceSessions(ServicePart, BrowserSessions):
     """Browser sessions of a service."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self.connection = connection
 
     def new_code(self, token_id: str | None = None) -> SignInCode:
         if token_id is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from headgate.client.connection import ServiceConnection
-from headgate.client.sending import remote
+from headgate.client.sending import ServicePart, remote
 from headgate.core.errors import BadValue
 from headgate.core.ledger.watches.model import Sighting
 from headgate.operations import daemons
@@ -13,11 +12,8 @@ from headgate.service.ledger.watches import Watches
 
 
 @remote("watches", daemons.declared)
-class RemoteWatches(Watches):
+class RemoteWatches(ServicePart, Watches):
     """The watchers of a service: listing and removing them."""
-
-    def __init__(self, connection: ServiceConnection) -> None:
-        self.connection = connection
 
     def take_turn(self, seen: Sighting) -> NoReturn:
         del seen
