@@ -7,9 +7,8 @@ from typing import Any
 from headgate.core.ledger.model import Claim
 from headgate.http.access.auth import Caller
 from headgate.http.api.handlers import SHOWN, ApiCall, Handlers
-from headgate.http.waiters.waiting import asked_to_wait
+from headgate.http.waiters.waiting import found_within
 from headgate.operations import claims
-from headgate.service.leases.clock import steady
 
 handlers = Handlers(claims.declared)
 
@@ -29,7 +28,5 @@ SHOWN[Claim, False] = claim_document
 @handlers.of(claims.find_next)
 async def find_next(call: ApiCall, *, job: str, wait: float, request_id: str | None, **asked: Any) -> Claim | None:
     """With `wait`, wait without a thread."""
-    service = call.service
-    looking = service.gate.ledger.looking_for_next(job, key="", request_id=request_id, **asked)
-    turn = service.turns.wait(("job", job), looking, steady() + wait, again=request_id is not None)
-    return await asked_to_wait(call.request, wait, turn)
+    looking = call.service.gate.ledger.looking_for_next(job, key="", request_id=request_id, **asked)
+    return await found_within(call.request, wait, ("job", job), looking, again=request_id is not None)

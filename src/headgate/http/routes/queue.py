@@ -35,9 +35,8 @@ from headgate.core.values.wire import plain
 from headgate.gate import Gate
 from headgate.http.access.auth import Caller
 from headgate.http.api.handlers import PACKED, SHOWN, ApiCall, Handlers
-from headgate.http.waiters.waiting import asked_to_wait, followed
+from headgate.http.waiters.waiting import followed, found_within
 from headgate.operations import queue
-from headgate.service.leases.clock import steady
 from headgate.service.leases.looking import Looking
 from headgate.telemetry import event as log
 
@@ -115,8 +114,7 @@ async def await_work(call: ApiCall, *, batch: Sequence[str] | None, job: Sequenc
         return _is_work(call.service.gate, batches, jobs) or None
 
     looking = call.service.gate.queue.looking(look, batches, jobs)
-    turn = call.service.turns.wait(key, looking, steady() + wait)
-    await asked_to_wait(call.request, wait, turn)
+    await found_within(call.request, wait, key, looking)
 
 
 # ---------------------------------------------------------------- actions of owners and operators
@@ -182,8 +180,7 @@ async def _acquired(call: ApiCall, acquire: Callable[..., Item | None], *, wait:
     of_batches = call.operation is queue.acquire_batch
     looking: Looking[Item] = gate.queue.looking(take, *((states, []) if of_batches else ([], states)))
     key = (call.operation.name, *states, str(asked["after"] or ""))
-    turn = call.service.turns.wait(key, looking, steady() + wait, again=asked["request_id"] is not None)
-    return await asked_to_wait(call.request, wait, turn)
+    return await found_within(call.request, wait, key, looking, again=asked["request_id"] is not None)
 
 
 def _keep_profile(gate: Gate, item: Item) -> None:

@@ -237,13 +237,20 @@ async def asked_to_wait(request: Request, seconds: float, work: Coroutine[Any, A
     return await while_there(request, work)
 
 
+async def found_within(
+    request: Request, seconds: float, key: tuple[str, ...], looking: Looking[T], *, again: bool = False
+) -> T | None:
+    """The result of a check, at once or within that many seconds; None: nothing was found. See `Turns.wait`."""
+    turns: Turns = request.app.state.service.turns
+    return await asked_to_wait(request, seconds, turns.wait(key, looking, steady() + seconds, again=again))
+
+
 async def followed(request: Request, following: EndWait[T], seconds: float) -> T:
     """The progress of something: within that many seconds if it has ended or changed, or else at their end."""
-    turns: Turns = request.app.state.service.turns
     # Each one checks separately: one may know more than another.
-    turn = turns.wait(("following", str(id(following))), following.looking, steady() + seconds)
-    await asked_to_wait(request, seconds, turn)
-    return await turns.crew.run(following.now) if following.last is None else following.last
+    await found_within(request, seconds, ("following", str(id(following))), following.looking)
+    crew: Crew = request.app.state.service.turns.crew
+    return await crew.run(following.now) if following.last is None else following.last
 
 
 async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
