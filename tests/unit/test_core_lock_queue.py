@@ -6,7 +6,8 @@ from headgate.core.errors import (
     LockRefused,
 )
 from headgate.core.locks import work as lock_work
-from headgate.core.locks.draft import TRIAL_SECONDS, first_in_line
+from headgate.core.locks.draft import TRIAL_SECONDS, LockDraft, first_in_line
+from headgate.core.locks.model import Lock
 from headgate.core.locks.rules import LOCK_RULES
 from headgate.core.locks.snapshot import (
     CountRefusal,
@@ -14,6 +15,7 @@ from headgate.core.locks.snapshot import (
     HandLock,
     JoinQueue,
     LeaveQueue,
+    QueueEntry,
     ResourceSnapshot,
 )
 from headgate.core.locks.work import MustWait
@@ -227,3 +229,27 @@ def test_a_client_that_may_reenter_its_lock_does_not_queue_behind_waiters(others
     held = [lock_of("own", SHARED), *(lock_of("other", EXCLUSIVE if each == "x" else SHARED) for each in others)]
     queue = [waiting("writer"), waiting("own", lock_id=""), waiting("another")]
     assert "".join(entry.waiter.client for entry in first_in_line(queue, held, LOCK_RULES)) == expected
+
+
+@pytest.mark.parametrize(
+    ("modes", "held", "wanted", "expected"),
+    [("", "", "x", ""), ("", "s", "s", ""), ("", "s", "x", "holder"), ("xs", "s", "s", "0"), ("xs", "s", "x", "1")],
+)
+def test_the_nearest_waiter_ahead_that_blocks_is_the_obstacle_or_else_a_lock(
+    modes: str, held: str, wanted: str, expected: str
+) -> None:
+    """A request that a waiter ahead does not block may still be blocked by the one before that waiter."""
+    by_letter = {"s": SHARED, "x": EXCLUSIVE}
+    queue = tuple(waiting(str(n), by_letter[letter], n) for n, letter in enumerate(modes))
+    draft = LockDraft(snap(holding(*(lock_of("holder", by_letter[letter]) for letter in held), queue=queue)))
+    found = draft.obstacle(ask("ann", (R, by_letter[wanted])), number=len(modes))
+    client = found.waiter.client if isinstance(found, QueueEntry) else found.client if found else ""
+    assert client == expected
+
+
+def test_a_waiter_is_no_obstacle_to_one_that_may_enter_its_own_lock() -> None:
+    draft = LockDraft(snap(holding(lock_of("own", SHARED), lock_of("other", SHARED, 2), queue=(waiting("writer"),))))
+    assert draft.obstacle(ask("own", (R, SHARED), reentrant=True)) is None
+    blocking = draft.obstacle(ask("own", (R, EXCLUSIVE), reentrant=True))
+    assert isinstance(blocking, Lock)
+    assert blocking.client == "other"

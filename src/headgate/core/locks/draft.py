@@ -98,11 +98,25 @@ class LockDraft:
 
     def decide(self, request: Request, number: int | None = None) -> Decision:
         """May it be granted, from its position in the queue (or from the end)?"""
-        earlier = [waiter for want in request.wants for waiter in self._ahead(request, want.resource, number)]
+        earlier = [entry.waiter for entry in self.ahead(request, number)]
         decision = decide(request, self._locks(), earlier, self.rules.compatible)
         claims = [claim for each in self._resources.values() for claim in each.claims]
         more = claim_blockers(request, claims, self.rules.compatible) if claims else ()
         return Decision((*decision.blockers, *more), decision.entered) if more else decision
+
+    def ahead(self, request: Request, number: int | None = None) -> list[QueueEntry]:
+        """The positions of others ahead of a request, in every queue."""
+        return [entry for want in request.wants for entry in self._ahead(request, want.resource, number)]
+
+    def obstacle(self, request: Request, number: int | None = None) -> QueueEntry | Lock | None:
+        """The nearest waiter ahead that blocks a request or, where there is none, a lock that does."""
+        compatible = self.rules.compatible
+        # A waiter does not block a request that may enter a lock of its own client.
+        own = [lock for lock in self._locks() if request.reentrant and lock.client == request.client]
+        for entry in sorted(self.ahead(request, number), key=lambda entry: entry.waiter.ticket, reverse=True):
+            if not decide(request, own, [entry.waiter], compatible).granted:
+                return entry
+        return next((lock for lock in self._locks() if not decide(request, [lock], (), compatible).granted), None)
 
     def others(self, lock: Lock) -> list[Lock]:
         """The other locks on a lock's resource, and the claims on it."""
@@ -235,15 +249,15 @@ class LockDraft:
     def _locks(self) -> list[Lock]:
         return [lock for each in self._resources.values() for lock in each.locks]
 
-    def _ahead(self, request: Request, resource: str, number: int | None) -> list[Waiter]:
+    def _ahead(self, request: Request, resource: str, number: int | None) -> list[QueueEntry]:
         """The waiters ahead of this request, by its entry, or by its number if the entry is lost."""
         queue = self._resources[resource].queue
         if not queue:
             return []
         own = next((place for place, entry in enumerate(queue) if entry.is_of(request)), None)
         if own is None and number is not None:
-            return [entry.waiter for entry in queue if entry.waiter.ticket < number]
-        return [entry.waiter for entry in queue[:own]]
+            return [entry for entry in queue if entry.waiter.ticket < number]
+        return queue[:own]
 
     def _expire(self, seen: ResourceSnapshot) -> int:
         each, ended = self._resources[seen.uri], 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from headgate.calls.actor import actor
@@ -37,6 +39,13 @@ class LoadedLocks(NamedTuple):
     rows: dict[str, ResourceRow]
 
 
+class ViewedLocks(NamedTuple):
+    """A snapshot without tokens and times, and the seconds after which its leases and lock-delays end."""
+
+    snapshot: LockSnapshot
+    left: list[float]
+
+
 def load(tx: Transaction, tag: str, resources: Sequence[str]) -> LoadedLocks:
     """Lock the rows of these resources, in order, so that nobody else decides about them, and read their locks and
     queues.
@@ -47,25 +56,43 @@ def load(tx: Transaction, tag: str, resources: Sequence[str]) -> LoadedLocks:
         keys[bytes(key)]: ResourceRow(bytes(key), token, holders, mode, waiting, bool(known))
         for key, _, token, holders, mode, waiting, known, *_ in found
     }
-    taken = [row.key for row in rows.values()]
+    read, _ = _read(tx, {uri: row.key for uri, row in rows.items()}, running_on(tx, rows, tag, hold_still=True))
+    snapshots = {uri: replace(each, token=rows[uri].token, known=rows[uri].known) for uri, each in read.items()}
+    now, floor = moment(found[0][7]), int(found[0][8])
+    return LoadedLocks(LockSnapshot(tag, snapshots, now, floor, actor(), tx.again, rules=tx.lock_rules), rows)
+
+
+def view(tx: Transaction, tag: str, resources: Sequence[str]) -> ViewedLocks:
+    """Read the locks and queues of these resources without locking anything, for a decision that changes nothing."""
+    keys = {uri: resource_digest(uri) for uri in resources}
+    snapshots, left = _read(tx, keys, running_on(tx, resources, tag, hold_still=False))
+    return ViewedLocks(LockSnapshot(tag, snapshots, datetime.min.replace(tzinfo=UTC), rules=tx.lock_rules), left)
+
+
+def _read(
+    tx: Transaction, keys: Mapping[str, bytes], running: Sequence[Lock]
+) -> tuple[dict[str, ResourceSnapshot], list[float]]:
+    """The locks, queues and claims of these resources; and the seconds after which what is held now ends."""
     queues: dict[str, list[QueueEntry]] = {}
-    for entry in read_queues(tx, taken):
+    for entry in read_queues(tx, list(keys.values())):
         queues.setdefault(entry.waiter.resource, []).append(entry)
     locks: dict[str, list[Lock]] = {}
     expired: dict[str, list[Lock]] = {}
-    for each in tx.all(sql.READ_LOCKS, keys=taken):
-        over = each[BESIDE] is not None and int(each[BESIDE]) <= 0
-        (expired if over else locks).setdefault(str(each[1]), []).append(read_lock(each))
-    claims = by_resource(running_on(tx, rows, tag, hold_still=True))
+    left = [each.expires_in for each in running if each.expires_in is not None]
+    for row in tx.all(sql.READ_LOCKS, keys=list(keys.values())):
+        ends = to_seconds(row[BESIDE])
+        over = ends is not None and ends <= 0
+        (expired if over else locks).setdefault(str(row[1]), []).append(read_lock(row))
+        left += [] if over or ends is None else [ends]
+    claims = by_resource(running)
     snapshots = {
         uri: ResourceSnapshot(
-            uri, row.token, row.known, tuple(locks.get(uri, ())), tuple(expired.get(uri, ())),
-            tuple(queues.get(uri, ())), tuple(claims.get(uri, ())),
+            uri, locks=tuple(locks.get(uri, ())), expired=tuple(expired.get(uri, ())),
+            queue=tuple(queues.get(uri, ())), claims=tuple(claims.get(uri, ())),
         )
-        for uri, row in rows.items()
+        for uri in keys
     }  # fmt: skip
-    now, floor = moment(found[0][7]), int(found[0][8])
-    return LoadedLocks(LockSnapshot(tag, snapshots, now, floor, actor(), tx.again, rules=tx.lock_rules), rows)
+    return snapshots, left
 
 
 def read_lock(row: Row) -> Lock:

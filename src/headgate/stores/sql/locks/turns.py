@@ -12,22 +12,19 @@ from typing import TypeVar
 from headgate.core.errors import LockRefused
 from headgate.core.ledger.model import parse_chunk_resource
 from headgate.core.locks import work as lock_work
-from headgate.core.locks.decisions import claim_blockers, decide, find_cycle
-from headgate.core.locks.draft import TRIAL_SECONDS
+from headgate.core.locks.decisions import find_cycle
+from headgate.core.locks.draft import TRIAL_SECONDS, LockDraft
 from headgate.core.locks.model import Lock, Request, resource_digest, resource_key
 from headgate.core.locks.snapshot import LockOutcome, LockSnapshot, QueueEntry
 from headgate.core.locks.tickets import Granted, Ticket
 from headgate.core.locks.work import MustWait
 from headgate.stores.sql.database.engine import Database, FastPath
-from headgate.stores.sql.database.moments import to_seconds
-from headgate.stores.sql.database.sql_text import Row
 from headgate.stores.sql.database.transaction import Transaction
 from headgate.stores.sql.ledger.mapping_statements import NAME_OTHER_HOLDERS
-from headgate.stores.sql.ledger.running import running_on
 from headgate.stores.sql.locks import statements as sql
 from headgate.stores.sql.locks.changes import WAITER_LEASE, Committed, carry_out, ticket_columns
 from headgate.stores.sql.locks.granting import grant_quickly
-from headgate.stores.sql.locks.snapshots import BESIDE, read_lock, read_queues
+from headgate.stores.sql.locks.snapshots import read_lock, view
 from headgate.stores.sql.locks.waiting import Wakeups
 from headgate.stores.sql.news.topics import News, Subscription, of_data, of_job
 
@@ -238,38 +235,27 @@ class Queueing:
 
     def _look(self, ticket: Ticket) -> _Outlook:
         """Return the situation of a ticket, as far as reading shows it."""
-        keys = [resource_digest(want.resource) for want in ticket.request.wants]
-
-        wanted = [want.resource for want in ticket.request.wants]
-
-        def read(tx: Transaction) -> tuple[Sequence[Row], Sequence[QueueEntry], Sequence[Lock]]:
-            running = running_on(tx, wanted, self._tag, hold_still=False)
-            return tx.all(sql.READ_LOCKS, keys=keys), read_queues(tx, keys), running
-
-        rows, queue, running = self._database.read(read)
-        locks = [(read_lock(row), to_seconds(row[BESIDE])) for row in rows]
-        if any(lock.request_id == ticket.request.id for lock, _ in locks):
+        request, wanted = ticket.request, [want.resource for want in ticket.request.wants]
+        snapshot, left = self._database.read(lambda tx: view(tx, self._tag, wanted))
+        draft = LockDraft(snapshot)
+        if any(lock.request_id == request.id for lock in snapshot.locks()):
             return _Outlook(ready=True)
-        earlier = [entry for entry in queue if entry.alive and entry.waiter.ticket < ticket.number]
-        held = [lock for lock, left in locks if left is None or left > 0]
-        compatible = self._database.options.lock_rules.compatible
-        claimed = claim_blockers(ticket.request, running, compatible)
-        ahead = [entry.waiter for entry in earlier]
-        if decide(ticket.request, held, ahead, compatible).granted and not claimed:
+        decision = draft.decide(request, ticket.number)
+        if decision.granted:
             return _Outlook(ready=True)
-        ends = [left for _, left in locks if left is not None and left > 0]
-        ends += [each.expires_in for each in claimed if each.expires_in is not None]
-        soonest = min(ends, default=math.inf) + 0.001
-        before = self._bell_before(ticket.request, held, earlier)
-        return _Outlook(ready=False, position=len(earlier), soonest=soonest, claimed=bool(claimed), before=before)
+        obstacle = draft.obstacle(request, ticket.number)
+        return _Outlook(
+            ready=False,
+            position=len(draft.ahead(request, ticket.number)),
+            soonest=min(left, default=math.inf) + 0.001,
+            claimed=any(blocker.kind == "claim" for blocker in decision.blockers),
+            before=self._bell_before(obstacle),
+        )
 
-    def _bell_before(self, request: Request, held: Sequence[Lock], earlier: Sequence[QueueEntry]) -> str:
-        compatible = self._database.options.lock_rules.compatible
-        own = [lock for lock in held if request.reentrant and lock.client == request.client]  # It may enter this one.
-        for entry in reversed(earlier):
-            if not decide(request, own, [entry.waiter], compatible).granted:
-                return self._bell(entry.waiter.ticket, entry.lock_id)
-        return next((lock.id for lock in held if not decide(request, [lock], (), compatible).granted), "")
+    def _bell_before(self, obstacle: QueueEntry | Lock | None) -> str:
+        if isinstance(obstacle, QueueEntry):
+            return self._bell(obstacle.waiter.ticket, obstacle.lock_id)
+        return obstacle.id if obstacle else ""
 
     def _bell(self, number: int, lock_id: str) -> str:
         """The name of a waiter's bell: the id of the lock that it may be granted, or its number."""
