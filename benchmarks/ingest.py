@@ -167,7 +167,7 @@ def _serve(listener: socket.socket, folder: Path) -> None:
 def _ingested(
     gate: Gate, settings: dict[str, str], payload: str, kind: str, options: argparse.Namespace
 ) -> tuple[Busy, Counter[str], int]:
-    """Submit it and wait for its report; returns the load of the machine, the time of the processes, and the peak KiB."""
+    """Submit it and wait for its report. Returns the load of the machine, processor seconds, and the peak in KiB."""
     url = settings["url"]
     rest = json.dumps({name: value for name, value in settings.items() if name != "url"})
     words = [sys.executable, "-m", "benchmarks.ingest_worker", url, rest, str(options.workers)]
