@@ -99,7 +99,7 @@ def test_a_wrong_settings_file_is_named(headgate: Headgate, tmp_path: Path, cont
     assert "headgate.toml" in done.err
 
 
-def test_migrate_says_what_it_does(headgate: Headgate) -> None:
+def test_migrate_reports_its_steps(headgate: Headgate) -> None:
     dry = headgate("migrate", "--dry-run", "--json")
     assert dry.code == 0, dry.err
     assert dry.json["dry_run"] is True
@@ -116,6 +116,6 @@ def test_logs_are_json_lines_on_stderr_when_asked_for(headgate: Headgate) -> Non
     assert headgate("lock", "acquire", "another", "-v", "--json").err.startswith("{")
 
 
-def test_quiet_says_nothing_but_errors(headgate: Headgate) -> None:
+def test_quiet_prints_only_errors(headgate: Headgate) -> None:
     assert headgate("--quiet", "lock", "acquire", DB).err == ""
     assert "cannot acquire" in headgate("-q", "lock", "acquire", DB).err

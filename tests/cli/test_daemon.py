@@ -77,7 +77,7 @@ def test_an_idle_daemon_stops_at_once(headgate: Headgate) -> None:
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
-def test_a_store_that_goes_away_and_comes_back_is_survived(
+def test_a_daemon_survives_an_outage_of_the_store(
     private_server: Callable[[str], PrivateServer], kind: str, tmp_path: Path
 ) -> None:
     server = private_server(kind)
@@ -98,7 +98,7 @@ def test_a_store_that_goes_away_and_comes_back_is_survived(
         command.end_all()
 
 
-def test_once_does_one_round_and_answers(headgate: Headgate) -> None:
+def test_once_does_one_round_and_reports_it(headgate: Headgate) -> None:
     with connect(headgate.url) as gate:
         leave_a_mess(gate)
         until(lambda: not gate.locks.list(), "the leases to end")
@@ -119,11 +119,11 @@ def test_wrong_usage(headgate: Headgate, words: list[str]) -> None:
     assert headgate("daemon", *words).code == 2
 
 
-def test_a_store_that_is_not_there_is_said_at_once_where_nobody_can_wait(headgate: Headgate) -> None:
+def test_a_missing_store_is_reported_at_once(headgate: Headgate) -> None:
     assert headgate("daemon", "reaper", "--once", HEADGATE_URL="postgresql://127.0.0.1:1/nowhere").code == 69
 
 
-def test_history_moves_only_where_there_is_somewhere_to_move_it(headgate: Headgate, servers: Servers) -> None:
+def test_history_moves_only_if_there_is_a_database(headgate: Headgate, servers: Servers) -> None:
     """It reports this once, instead of running empty rounds."""
     zookeeper = servers.fresh("zookeeper")
     nothing = (

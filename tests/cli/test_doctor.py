@@ -18,7 +18,7 @@ def break_counts(headgate: Headgate) -> None:
         database.execute("update hg_batch set processing = processing - 1, completed = completed + 1")
 
 
-def test_nothing_wrong_says_what_was_looked_at(headgate: Headgate) -> None:
+def test_without_a_fault_the_checks_are_listed(headgate: Headgate) -> None:
     with connect(headgate.url) as gate:
         fill(gate, jobs=2)
         gate.queue.presence.sign_on(DAEMON)
@@ -28,7 +28,7 @@ def test_nothing_wrong_says_what_was_looked_at(headgate: Headgate) -> None:
     assert done.out.splitlines()[-1] == "nothing is wrong"
 
 
-def test_a_fault_is_explained_and_left_alone_until_it_is_to_be_repaired(headgate: Headgate) -> None:
+def test_a_fault_is_explained_and_left_alone_without_repair(headgate: Headgate) -> None:
     with connect(headgate.url) as gate:
         fill(gate, jobs=2)
         gate.queue.presence.sign_on(DAEMON)
@@ -61,7 +61,7 @@ def test_api_tokens_that_end_soon_are_noted_here_and_by_status(headgate: Headgat
     assert token.id not in headgate("status", HEADGATE_TOKEN_WARNING="2d").out
 
 
-def test_claims_of_the_dead_where_no_reaper_runs(headgate: Headgate) -> None:
+def test_claims_of_dead_workers_are_reported_if_no_reaper_runs(headgate: Headgate) -> None:
     with connect(headgate.url) as gate:
         gate.ledger.define_dataset("raw", uri="file:///raw")
         gate.ledger.define_job("clean", inputs=["raw"], outputs=[])
@@ -80,7 +80,7 @@ def test_claims_of_the_dead_where_no_reaper_runs(headgate: Headgate) -> None:
         assert [row.status for row in gate.ledger.status("raw", "clean")] == ["ERROR", "ERROR", "RUNNING"]
 
 
-def test_a_job_that_the_table_does_not_know_is_for_a_person(headgate: Headgate, tmp_path: Path) -> None:
+def test_a_job_in_an_unknown_state_needs_an_operator(headgate: Headgate, tmp_path: Path) -> None:
     with connect(headgate.url) as gate:
         fill(gate)
     with closing(sqlite3.connect(headgate.url.removeprefix("sqlite:///"))) as database, database:

@@ -72,7 +72,7 @@ def test_a_worker_checks_a_jobs_variables_again(headgate: Headgate) -> None:
     assert got["BASH_ENV"] == "eu"
 
 
-def test_a_job_sets_no_variable_that_runs_code() -> None:
+def test_a_job_cannot_set_a_variable_that_runs_code() -> None:
     for name in RUNS_CODE:
         with pytest.raises(BadValue):
             check_job_variables({name: "x"}, NO_MORE, "here")

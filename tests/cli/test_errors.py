@@ -55,7 +55,7 @@ def test_the_advice_of_a_refused_run_is_the_same_run_with_a_wait(headgate: Headg
     assert "headgate lock list --resource 'a b'" in refused.err
 
 
-def test_an_upgrade_that_is_refused_is_not_asked_to_wait(headgate: Headgate) -> None:
+def test_a_refused_upgrade_is_not_advised_to_wait(headgate: Headgate) -> None:
     lock = headgate.acquire(DB, "--mode", "shared")
     headgate.acquire(DB, "--mode", "shared", client="bob")
     refused = headgate("lock", "upgrade", lock["id"], "--token", str(lock["token"]))
@@ -65,7 +65,7 @@ def test_an_upgrade_that_is_refused_is_not_asked_to_wait(headgate: Headgate) -> 
     assert (again.code, again.error["error"]) == (75, "transition-refused")
 
 
-def test_lost_is_76(headgate: Headgate) -> None:
+def test_a_lost_lock_is_76(headgate: Headgate) -> None:
     lock = headgate.acquire(DB)
     words = ("lock", "release", lock["id"], "--token", str(lock["token"]))
     assert headgate(*words).code == 0
@@ -154,7 +154,7 @@ def test_bad_input_is_2_says_why_and_writes_nothing(headgate: Headgate, words: l
 
 
 @pytest.mark.parametrize("name", ["empty resource", "no token", "run without command", "url of no kind"])
-def test_bad_input_in_json(headgate: Headgate, name: str) -> None:
+def test_bad_input_is_reported_in_json(headgate: Headgate, name: str) -> None:
     done = headgate("--json", *BAD_INPUT[name])
     assert done.code == 2
     assert done.error["error"] in ("bad-value", "wrong-usage")
@@ -179,20 +179,22 @@ def test_the_longest_resource_is_allowed(headgate: Headgate) -> None:
         (["stauts"], "status"),
     ],
 )
-def test_a_slip_is_answered_with_the_nearest_word(headgate: Headgate, words: list[str], suggestion: str) -> None:
+def test_a_typo_in_an_argument_is_answered_with_the_nearest_word(
+    headgate: Headgate, words: list[str], suggestion: str
+) -> None:
     done = headgate(*words)
     assert done.code == 2
     assert "Did you mean" in done.err
     assert suggestion in done.err
 
 
-def test_nothing_at_all_shows_the_help(headgate: Headgate) -> None:
+def test_no_arguments_show_the_help(headgate: Headgate) -> None:
     done = headgate()
     assert done.code == 2
     assert "headgate lock run" in done.err
 
 
-def test_a_reader_that_went_away_is_no_drama(headgate: Headgate) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(headgate: Headgate) -> None:
     headgate.acquire(DB)
     reading, writing = os.pipe()
     os.close(reading)
@@ -209,7 +211,7 @@ def test_a_reader_that_went_away_is_no_drama(headgate: Headgate) -> None:
     os.close(writing)
 
 
-def test_a_grant_that_nobody_could_read_is_released(headgate: Headgate) -> None:
+def test_a_grant_that_could_not_be_printed_is_released(headgate: Headgate) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [PROGRAM, "lock", "acquire", DB],

@@ -28,7 +28,7 @@ def beside_python(program: Path, folder: Path) -> Path:
         ("queue", ["no route to example.org", "failed → downloading", "nothing is wrong"]),
     ],
 )
-def test_an_example_ends_well(noun: str, shown: list[str], tmp_path: Path) -> None:
+def test_an_example_succeeds(noun: str, shown: list[str], tmp_path: Path) -> None:
     environment = Headgate("", tmp_path).environment(TMPDIR=str(tmp_path))
     environment["HEADGATE"] = str(beside_python(forge_for(environment).path / "headgate", tmp_path))
     command = ["sh", str(EXAMPLES / noun / "run.sh")]

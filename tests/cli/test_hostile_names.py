@@ -103,7 +103,7 @@ def plant(path: Path) -> None:
                 )
 
 
-def test_every_list_shows_hostile_names_as_they_are(hostile: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_list_shows_hostile_names_escaped(hostile: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = set()
     for command, words in LISTS.items():
         for flags in ([], ["--json"]):
@@ -125,7 +125,7 @@ def run_json(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
     return capfd.readouterr().out
 
 
-def test_errors_show_them_as_they_are(hostile: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_show_hostile_names_escaped(hostile: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for words in (
         ["lock", "acquire", HOSTILE + ":db"],
         ["lock", "acquire", "x", "--client", HOSTILE],
@@ -142,7 +142,7 @@ def test_errors_show_them_as_they_are(hostile: Path, capfd: pytest.CaptureFixtur
             assert "owned" in written, words
 
 
-def test_every_command_that_lists_is_looked_at() -> None:
+def test_every_listing_command_is_tested() -> None:
     """Each new list is added here, or listed as an exception."""
     others = {
         "up", "init", "daemon", "completion", "migrate", "job reap", "keys open", "keys rotate", "keys rewrap",
@@ -164,7 +164,7 @@ def leaves(group: click.Group, before: str) -> Iterator[tuple[str, click.Command
             yield f"{before}{name}", command
 
 
-def test_on_a_terminal_our_own_colours_are_left_and_no_others(
+def test_on_a_terminal_only_our_own_colours_remain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
@@ -187,7 +187,7 @@ def test_harmless_text_is_printed_unchanged() -> None:
     assert json.loads(visible_json(json.dumps({"a": HOSTILE, "b": [1]}, ensure_ascii=False, indent=2)))["a"] == HOSTILE
 
 
-def test_the_log_shows_them_as_they_are() -> None:
+def test_the_log_shows_hostile_names_escaped() -> None:
     record = logging.LogRecord("headgate", logging.INFO, "x", 1, "event", (), None)
     record.keys = {"why": HOSTILE, "error": ValueError(HOSTILE)}
     line = JsonLines().format(record)

@@ -38,7 +38,7 @@ def good(done: Result) -> Result:
     return done
 
 
-def test_submit_and_look(headgate: Headgate, gate: Gate) -> None:
+def test_a_submitted_batch_is_shown(headgate: Headgate, gate: Gate) -> None:
     done = good(headgate(*SUBMIT, "erc_what=A book", "local_id=b1", "--request-id", "r1", "--json"))
     assert (done.json["id"], done.json["state"]) == (BATCH, "pending")
     assert done.json["submission"]["metadata"] == {"erc_what": "A book", "local_id": "b1"}
@@ -80,7 +80,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("words", "told"), BAD.values(), ids=BAD)
-def test_wrong_usage_names_what_was_meant(headgate: Headgate, gate: Gate, words: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_names_the_nearest_word(headgate: Headgate, gate: Gate, words: tuple[str, ...], told: str) -> None:
     fill(gate, jobs=3)
     before = (states(gate), gate.queue.batches())
     done = headgate(*words)
@@ -157,7 +157,7 @@ def test_wait_ends_with_the_outcome_and_resume_says_what_is_kept(headgate: Headg
     assert "there is no profile demo" in refused.err
 
 
-def test_hold_unhold_release(headgate: Headgate, gate: Gate) -> None:
+def test_hold_unhold_and_release_collections(headgate: Headgate, gate: Gate) -> None:
     fill(gate, jobs=2)
     good(headgate("ingest", "hold", "demo", "--reason", "it is moved"))
     while (job := gate.queue.acquire_job("pending")) is not None:
@@ -181,7 +181,7 @@ def test_hold_unhold_release(headgate: Headgate, gate: Gate) -> None:
     assert headgate("ingest", "release", "--profile", "demo", "--reason", "x").code == 3
 
 
-def test_pause_and_priority_and_update_report(headgate: Headgate, gate: Gate) -> None:
+def test_pause_priority_and_update_report_are_recorded(headgate: Headgate, gate: Gate) -> None:
     fill(gate)
     good(headgate("ingest", "pause", "--reason", "maintenance"))
     assert gate.queue.acquire_job("pending") is None
@@ -200,7 +200,7 @@ def test_pause_and_priority_and_update_report(headgate: Headgate, gate: Gate) ->
     assert good(headgate("ingest", "update-report", "1")).out == f"{BATCH}  update-reporting\n"
 
 
-def test_many_at_once_need_a_reason_and_a_yes(headgate: Headgate, gate: Gate) -> None:
+def test_changes_of_many_items_need_a_reason_and_a_confirmation(headgate: Headgate, gate: Gate) -> None:
     fill(gate, jobs=3)
     fail_all(gate)
     words = ("ingest", "resume", "--batch", "1")
@@ -220,7 +220,7 @@ def test_many_at_once_need_a_reason_and_a_yes(headgate: Headgate, gate: Gate) ->
     assert states(gate) == {}
 
 
-def test_some_that_refuse_are_reported_and_the_others_are_done(headgate: Headgate, gate: Gate) -> None:
+def test_refused_items_are_reported_and_the_others_are_changed(headgate: Headgate, gate: Gate) -> None:
     fill(gate, jobs=2)
     job = gate.queue.acquire_job("pending")
     assert job is not None
@@ -235,7 +235,7 @@ def test_some_that_refuse_are_reported_and_the_others_are_done(headgate: Headgat
 
 
 @pytest.mark.parametrize(("answer", "after"), [(b"n\n", "failed"), (b"y\n", "")])
-def test_on_a_terminal_it_asks(headgate: Headgate, gate: Gate, answer: bytes, after: str) -> None:
+def test_on_a_terminal_a_change_is_confirmed(headgate: Headgate, gate: Gate, answer: bytes, after: str) -> None:
     fill(gate)
     fail_all(gate)
     ours, theirs = pty.openpty()
@@ -316,14 +316,14 @@ def test_status_and_history_report_the_queue(headgate: Headgate, gate: Gate) -> 
     assert "accept" in told
 
 
-def test_help_names_every_command_of_the_promise() -> None:
+def test_help_names_every_documented_command() -> None:
     shown = subprocess.run([PROGRAM, "ingest", "--help"], capture_output=True, check=True).stdout.decode()
     for word in ("submit", "batches", "batch", "jobs", "job", "hold", "unhold", "release", "pause", "unpause", "resume",
                  "priority", "delete", "update-report"):  # fmt: skip
         assert f"\n  {word} " in shown
 
 
-def test_the_folder_of_the_payload_is_not_needed_to_look(headgate: Headgate, gate: Gate, tmp_path: Path) -> None:
+def test_reading_the_queue_does_not_create_the_work_folder(headgate: Headgate, gate: Gate, tmp_path: Path) -> None:
     fill(gate)
     until(lambda: headgate("ingest", "job", "1").code == 0, "an answer")
     assert not (tmp_path / "headgate-work").exists()

@@ -26,7 +26,7 @@ def here(tmp_path: Path) -> Below:
     return Below(tmp_path, "one")
 
 
-def test_no_command_creates_a_store_by_following_the_folder(here: Below, tmp_path: Path) -> None:
+def test_no_command_creates_a_store_in_the_working_folder(here: Below, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     pipeline = here.folder / "pipeline.toml"
     pipeline.write_text("[dataset.raw]\n")
@@ -67,7 +67,7 @@ def test_init_creates_a_store_that_commands_below_find_and_elsewhere_do_not(here
     assert below("lock", "list").out == "no locks\n"
 
 
-def test_init_writes_a_settings_file_where_the_store_is_not_found_without(here: Below) -> None:
+def test_init_writes_a_settings_file_if_the_store_would_not_be_found(here: Below) -> None:
     (here.folder / "headgate.toml").write_text('client = "ann"\n')
     done = here("init", "data/orders.db")
     assert (done.code, "the folder" in done.err) == (2, True)
@@ -89,7 +89,7 @@ def test_init_writes_a_settings_file_where_the_store_is_not_found_without(here: 
     assert here("init", "a.db", "--url", "sqlite:///b.db").code == 2
 
 
-def test_a_folder_in_which_others_can_write_holds_no_store(here: Below) -> None:
+def test_a_store_in_a_folder_that_others_can_write_is_ignored(here: Below) -> None:
     here.folder.chmod(0o777)
     refused = here("init")
     assert (refused.code, "every user can write" in refused.err) == (2, True)
@@ -107,7 +107,7 @@ def test_up_creates_the_store_of_its_folder_and_says_so(here: Below) -> None:
     assert here("lock", "list").out == "no locks\n"
 
 
-def test_a_store_that_a_file_names_is_created_by_init_alone(store_url: str, here: Below) -> None:
+def test_a_store_named_in_a_file_is_created_only_by_init(store_url: str, here: Below) -> None:
     (here.folder / "headgate.toml").write_text(f"url = {json.dumps(store_url)}\n")
     for words in (("status",), ("lock", "list"), ("doctor",)):
         done = here(*words)
@@ -120,7 +120,7 @@ def test_a_store_that_a_file_names_is_created_by_init_alone(store_url: str, here
     assert (named.code, "(flag --url)" in named.out) == (0, True)
 
 
-def test_an_empty_file_is_no_store_yet(here: Below) -> None:
+def test_an_empty_file_is_not_a_store(here: Below) -> None:
     sqlite3.connect(here.folder / "headgate.db").close()
     (here.folder / "headgate.db").touch()
     assert (here("status").code, here("migrate").code) == (2, 2)

@@ -144,7 +144,7 @@ def test_output_that_cannot_be_written_is_a_failure(pipeline: Headgate) -> None:
     assert (row["status"], row["message"]) == ("ERROR", "its output could not be written: No space left on device")
 
 
-def test_a_reader_that_has_seen_enough_ends_the_command(pipeline: Headgate) -> None:
+def test_a_closed_output_ends_the_command(pipeline: Headgate) -> None:
     script = f"{PROGRAM} job run clean -- yes | head -n 1"
     done = subprocess.run(
         ["sh", "-c", script], cwd=pipeline.folder, env=pipeline.environment(), capture_output=True, timeout=60,
@@ -154,7 +154,7 @@ def test_a_reader_that_has_seen_enough_ends_the_command(pipeline: Headgate) -> N
     assert chunk(pipeline)["message"] == "ended by signal 13: y"
 
 
-def test_nobody_waits_for_a_process_that_left_the_group_and_keeps_the_output_open(pipeline: Headgate) -> None:
+def test_a_process_that_left_the_group_with_the_output_open_is_not_waited_for(pipeline: Headgate) -> None:
     code = (
         "import os, subprocess, sys\n"
         "left = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
@@ -170,7 +170,7 @@ def test_nobody_waits_for_a_process_that_left_the_group_and_keeps_the_output_ope
         os.kill(int((pipeline.folder / "left").read_text()), signal.SIGKILL)
 
 
-def test_output_waits_for_a_slow_reader_and_is_whole(pipeline: Headgate) -> None:
+def test_output_waits_for_a_slow_reader_and_is_complete(pipeline: Headgate) -> None:
     """The command ended long before its reader took the rest: nothing is lost."""
     process = pipeline.start("job", "run", "clean", "--", "sh", "-c", "seq 1 20000; touch ended")
     until((pipeline.folder / "ended").exists, "the command to end")
@@ -186,7 +186,7 @@ print(ended, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
-def test_much_output_takes_little_memory(pipeline: Headgate) -> None:
+def test_large_output_needs_little_memory(pipeline: Headgate) -> None:
     words = [sys.executable, "-c", MEASURE, str(PROGRAM), "job", "run", "clean", "--", "head", "-c", "300000000"]
     done = subprocess.run(
         [*words, "/dev/zero"], cwd=pipeline.folder, env=pipeline.environment(), capture_output=True, check=True

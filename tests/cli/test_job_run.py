@@ -115,12 +115,12 @@ def test_nothing_to_do_is_3_and_nothing_is_run(pipeline: Headgate) -> None:
     assert not (pipeline.folder / "ran").exists()
 
 
-def test_a_command_that_there_is_not_claims_nothing(pipeline: Headgate) -> None:
+def test_a_missing_command_claims_nothing(pipeline: Headgate) -> None:
     assert pipeline("job", "run", "clean", "--", "no-such-command").code == 127
     assert rows(pipeline) == {}
 
 
-def test_the_command_gets_all_that_it_needs(pipeline: Headgate) -> None:
+def test_the_command_gets_its_chunk_in_variables(pipeline: Headgate) -> None:
     script = 'env | grep -E "^(HEADGATE_|PARAM_)" | sort; stat -c %a "$HEADGATE_CLAIM_FILE"; cat "$HEADGATE_CLAIM_FILE"'
     done = run(pipeline, "--dataid", "2", script=script)
     assert done.code == 0, done.err
@@ -141,14 +141,14 @@ def test_a_chunk_that_may_not_run_is_refused(pipeline: Headgate) -> None:
     assert run(pipeline, "--dataid", "99").code == 75
 
 
-def test_no_shell_reads_a_dataid(pipeline: Headgate) -> None:
+def test_a_data_id_is_not_interpreted_by_a_shell(pipeline: Headgate) -> None:
     pipeline("data", "publish", "raw", "; touch oops")
     done = pipeline("job", "run", "clean", "--dataid", "; touch oops", "--", "printenv", "HEADGATE_DATAID")
     assert done.out == "; touch oops\n"
     assert not (pipeline.folder / "oops").exists()
 
 
-def test_the_loop_takes_all_and_tries_again(pipeline: Headgate) -> None:
+def test_the_loop_claims_all_chunks_and_retries(pipeline: Headgate) -> None:
     script = 'echo "$HEADGATE_DATAID $HEADGATE_ATTEMPT" >> log; [ "$HEADGATE_DATAID" != 2 ]'
     done = run(pipeline, "--loop", script=script)
     assert done.code == 1
@@ -163,14 +163,14 @@ def test_the_loop_takes_all_and_tries_again(pipeline: Headgate) -> None:
     assert (done.code, done.err) == (0, "nothing to do for clean; see: headgate job plan clean\n")
 
 
-def test_workers_work_side_by_side(pipeline: Headgate) -> None:
+def test_workers_run_in_parallel(pipeline: Headgate) -> None:
     """Each waits until all three have started: one after another would wait forever."""
     script = 'touch "here-$HEADGATE_DATAID"; until [ -e here-1 -a -e here-2 -a -e here-3 ]; do sleep 0.01; done'
     assert run(pipeline, "--loop", "--workers", "3", script=script).code == 0
     assert rows(pipeline) == {"1": "READY", "2": "READY", "3": "READY"}
 
 
-def test_the_loop_ends_by_a_signal(pipeline: Headgate) -> None:
+def test_a_signal_ends_the_loop(pipeline: Headgate) -> None:
     process = pipeline.start("job", "run", "clean", "--loop", "--", "sh", "-c", "echo $$ >pid; exec sleep 60")
     child = read_number(pipeline.folder / "pid")
     process.send_signal(signal.SIGTERM)
@@ -184,7 +184,7 @@ def test_heartbeats_keep_a_long_run_alive(pipeline: Headgate) -> None:
     assert rows(pipeline) == {"1": "READY"}
 
 
-def test_a_claim_that_is_taken_away_ends_the_command(pipeline: Headgate) -> None:
+def test_a_stolen_claim_ends_the_command(pipeline: Headgate) -> None:
     """Even one that ignores the request to end."""
     script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.1; done"
     process = pipeline.start("job", "run", "clean", "--lease", "2", "--grace", "0.3", "--", "sh", "-c", script)
@@ -195,7 +195,7 @@ def test_a_claim_that_is_taken_away_ends_the_command(pipeline: Headgate) -> None
     assert rows(pipeline) == {"1": "RESUBMIT"}
 
 
-def test_a_runner_that_is_killed_takes_its_command_along(pipeline: Headgate) -> None:
+def test_killing_the_runner_ends_its_command(pipeline: Headgate) -> None:
     process = pipeline.start("job", "run", "clean", "--lease", "1", "--", "sh", "-c", "echo $$ >pid; exec sleep 60")
     child = read_number(pipeline.folder / "pid")
     os.kill(process.pid, signal.SIGKILL)
@@ -244,7 +244,7 @@ IGNORES = "trap 'echo >asked' TERM; echo $$ >pid; until [ -e enough ]; do sleep 
 @pytest.mark.parametrize(
     ("loop", "trust", "code", "status"), [([], True, 0, "READY"), (["--loop"], False, 143, "RESUBMIT")]
 )
-def test_a_command_that_ignores_sigterm_ends_when_it_wants_and_counts_where_it_is_trusted(
+def test_a_command_that_ignores_sigterm_continues_and_its_exit_code_counts_if_trusted(
     pipeline: Headgate, loop: list[str], code: int, status: str, *, trust: bool
 ) -> None:
     """It is asked to end, not killed, while the claim is renewed; the loop takes no other chunk."""
@@ -263,7 +263,7 @@ def test_a_command_that_ignores_sigterm_ends_when_it_wants_and_counts_where_it_i
     assert rows(pipeline) == {"1": status}
 
 
-def test_a_worker_of_the_loop_that_is_killed_takes_nobody_along(pipeline: Headgate) -> None:
+def test_killing_a_worker_of_the_loop_ends_no_other(pipeline: Headgate) -> None:
     """Its command ends with it, its chunk runs again when its lease has expired, and the loop goes on."""
     script = "[ $HEADGATE_DATAID$HEADGATE_ATTEMPT != 11 ] || { echo $$ >pid; exec sleep 60; }"
     process = pipeline.start(
@@ -307,19 +307,19 @@ def test_a_worker_that_breaks_before_it_claims_ends_the_loop(capfd: pytest.Captu
     assert capfd.readouterr().err.count("RuntimeError: out of order") == 1
 
 
-def test_a_place_in_the_path_that_cannot_be_looked_into_has_no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_folder_in_the_path_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     # Root can read every folder, but no folder with too long a name.
     monkeypatch.setenv("PATH", f"/{'x' * 300}:{os.environ['PATH']}")
     check_command("sh")
 
 
-def test_a_command_that_is_not_there_ends_the_loop_with_one_line(pipeline: Headgate) -> None:
+def test_a_missing_command_ends_the_loop_with_one_line(pipeline: Headgate) -> None:
     done = pipeline("job", "run", "clean", "--loop", "--", "no-such-command")
     assert (done.code, done.err.count("command not found"), "Traceback" in done.err) == (127, 1, False)
     assert rows(pipeline) == {}
 
 
-def test_a_chunk_without_a_limit_does_not_fail_at_full_speed(pipeline: Headgate) -> None:
+def test_a_chunk_without_a_limit_is_retried_with_pauses(pipeline: Headgate) -> None:
     text = PIPELINE.replace("max_attempts = 2", "max_attempts = 0")
     (pipeline.folder / "pipeline.toml").write_text(text)
     assert pipeline("define", "pipeline.toml").code == 0

@@ -48,7 +48,7 @@ def test_a_store_that_is_blocked_ends_the_whole_group_before_the_lease(pipeline:
     until(lambda: again(pipeline), "the chunk to run again")
 
 
-def test_stopped_for_longer_than_the_lease_the_command_does_not_run_on(pipeline: Headgate) -> None:
+def test_a_command_stopped_for_longer_than_the_lease_does_not_continue(pipeline: Headgate) -> None:
     """The next worker has had the chunk for a long time when the first wakes up: its report changes nothing."""
     command = stubborn(pipeline)
     command.runner.send_signal(signal.SIGSTOP)

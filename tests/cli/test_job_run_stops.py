@@ -49,7 +49,7 @@ def unreported(headgate: Headgate) -> Counter[str]:
     return Counter({chunk: number for chunk, number in count.items() if number})
 
 
-def test_whatever_a_stopped_command_ends_with_it_was_interrupted(pipeline: Headgate, ledger: Ledger) -> None:
+def test_a_stopped_command_is_interrupted_whatever_its_exit_code(pipeline: Headgate, ledger: Ledger) -> None:
     """A shell script continues when its child is killed, and succeeds, which is not its own success."""
     scripts = (
         "trap 'asked=1' TERM; kill -TERM $PPID; until [ $asked ]; do sleep 0.01; done; exit 0",
@@ -84,7 +84,7 @@ def test_signals_after_the_commands_end_lose_no_report(pipeline: Headgate, ledge
     assert not [row for row in ledger.status("tidy") if row.failures or row.crashes]
 
 
-def test_a_report_that_the_store_does_not_take_yet_is_held_through_signals(pipeline: Headgate, ledger: Ledger) -> None:
+def test_a_report_is_retried_despite_signals_until_the_store_accepts_it(pipeline: Headgate, ledger: Ledger) -> None:
     process = pipeline.start(
         "job", "run", "clean", "--", "sh", "-c", "echo $$ >pid; until [ -e go ]; do sleep 0.01; done"
     )

@@ -56,7 +56,7 @@ def test_wait_names_what_it_waits_for_and_works_from_python(headgate: Headgate) 
         done.join()
 
 
-def test_waiting_for_many_chunks_asks_for_few_at_a_time(headgate: Headgate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_many_chunks_queries_few_at_a_time(headgate: Headgate, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect(headgate.url) as gate:
         ledger = one_job(gate)
         ledger.publish("raw", [str(number) for number in range(1, 26)])

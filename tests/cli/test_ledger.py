@@ -44,7 +44,7 @@ def claim(command: Headgate, job: str = "clean") -> tuple[str, str]:
     return done.json["dataid"], str(done.json["token"])
 
 
-def test_define_says_what_changes_and_again_nothing(headgate: Headgate) -> None:
+def test_define_reports_changes_and_a_repeat_reports_none(headgate: Headgate) -> None:
     write(headgate.folder, PIPELINE)
     first = headgate("define", "pipeline.toml")
     assert first.code == 0
@@ -78,7 +78,7 @@ def test_a_typo_is_reported_with_its_line_and_the_nearest_name(
         assert word in done.err
 
 
-def test_the_life_of_a_chunk(pipeline: Headgate) -> None:
+def test_a_chunk_goes_through_its_life(pipeline: Headgate) -> None:
     assert pipeline("data", "publish", "orders_raw", "2026-11-01..2026-11-03").out.startswith("published  3 chunks")
     dataid, token = claim(pipeline)
     assert dataid == "2026-11-01"
@@ -197,7 +197,7 @@ def test_a_running_chunk_is_listed_with_the_locks(pipeline: Headgate) -> None:
     assert "lock break" not in refused.err
 
 
-def test_the_grid_is_read_without_colours(pipeline: Headgate) -> None:
+def test_the_grid_is_readable_without_colours(pipeline: Headgate) -> None:
     pipeline("data", "publish", "orders_raw", "9", "10")
     claim(pipeline)
     lines = pipeline("data", "grid").out.splitlines()
@@ -320,7 +320,7 @@ def test_data_ids_are_closed_by_name_and_in_ranges(headgate: Headgate) -> None:
     assert (wrong.code, "does not name a month" in wrong.err) == (2, True)
 
 
-def test_the_grid_shows_how_much_of_a_month_is_there(headgate: Headgate, tmp_path: Path) -> None:
+def test_the_grid_shows_how_many_days_of_a_month_are_ready(headgate: Headgate, tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text(MONTHLY, encoding="utf-8")
     assert headgate("define", "m.toml").code == 0
     assert headgate("data", "publish", "days", "2026-02-01..2026-02-27").code == 0
@@ -331,7 +331,7 @@ def test_the_grid_shows_how_much_of_a_month_is_there(headgate: Headgate, tmp_pat
     assert headgate("job", "show", "monthly", "--json").json["maps"]["days"]["unit"] == "day"
 
 
-def test_late_says_so_when_nothing_was_judged_yet(headgate: Headgate) -> None:
+def test_late_reports_that_nothing_was_judged_yet(headgate: Headgate) -> None:
     text = '[dataset.raw]\nexpect = { ids = ["1"], from = "2026-01-01" }\n'
     (headgate.folder / "pipeline.toml").write_text(text)
     assert headgate("define", "pipeline.toml").code == 0

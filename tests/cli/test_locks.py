@@ -16,7 +16,7 @@ LOCK_KEYS = {
 }  # fmt: skip
 
 
-def test_acquire_says_what_was_granted_and_how_to_give_it_back(headgate: Headgate) -> None:
+def test_acquire_prints_the_grant_and_how_to_release_it(headgate: Headgate) -> None:
     done = headgate("lock", "acquire", DB, "--client", "alice")
     assert done.code == 0
     first, second = done.out.splitlines()
@@ -107,7 +107,7 @@ def test_list_filters_and_pages(headgate: Headgate) -> None:
     assert len(listed("--resource", "r3")) == 1
 
 
-def test_a_list_that_nobody_looks_at_is_plain_columns(headgate: Headgate) -> None:
+def test_a_list_in_a_pipe_has_plain_columns(headgate: Headgate) -> None:
     lock = headgate.acquire(DB, "--lease", "3m")
     heading, row = headgate("lock", "list").out.splitlines()
     assert heading.split() == ["STATE", "RESOURCE", "CLIENT", "SINCE", "LEASE", "TOKEN", "ID"]
@@ -133,7 +133,7 @@ def test_the_list_shows_who_waits(headgate: Headgate) -> None:
     assert headgate.locks(DB)["waiting"] == []
 
 
-def test_interrupted_while_it_waits_it_leaves_the_queue(headgate: Headgate) -> None:
+def test_a_command_interrupted_while_it_waits_leaves_the_queue(headgate: Headgate) -> None:
     headgate.acquire(DB)
     waiter = headgate.start("lock", "acquire", DB, "--wait", "60")
     until(lambda: headgate.locks(DB)["waiting"], "somebody to wait")

@@ -56,7 +56,7 @@ def closed_pipe() -> int:
 
 
 @pytest.mark.parametrize("run", RUNS, ids=" ".join)
-def test_closing_the_terminal_interrupts_what_runs(headgate: Headgate, ledger: Ledger, run: tuple[str, ...]) -> None:
+def test_closing_the_terminal_interrupts_running_work(headgate: Headgate, ledger: Ledger, run: tuple[str, ...]) -> None:
     """The last lines cannot be written: chunks are still reported, and nothing is left behind."""
     prepare(headgate, LONG)
     ours, theirs = pty.openpty()
@@ -74,7 +74,7 @@ def test_closing_the_terminal_interrupts_what_runs(headgate: Headgate, ledger: L
 
 
 @pytest.mark.parametrize("run", RUNS, ids=" ".join)
-def test_nobody_needs_to_read_what_is_said(headgate: Headgate, ledger: Ledger, run: tuple[str, ...]) -> None:
+def test_work_continues_when_its_output_is_not_read(headgate: Headgate, ledger: Ledger, run: tuple[str, ...]) -> None:
     """The command leaves a process behind, so that there is a message before the report."""
     command = "sleep 60 >/dev/null 2>&1 & exit 0"
     prepare(headgate, command)
@@ -88,7 +88,7 @@ def test_nobody_needs_to_read_what_is_said(headgate: Headgate, ledger: Ledger, r
     assert row_of(ledger, "1").status == "READY"
 
 
-def test_a_reader_of_events_that_goes_away_ends_the_work_and_what_runs(headgate: Headgate, ledger: Ledger) -> None:
+def test_a_reader_of_events_that_exits_interrupts_the_work(headgate: Headgate, ledger: Ledger) -> None:
     """Like programs whose output nobody reads; the other chunk is interrupted, and not abandoned."""
     prepare(headgate, "[ $HEADGATE_DATAID = 1 ] || { echo $$ >2.pid; exec sleep 60; }; "
                       "until [ -s 2.pid ]; do sleep 0.01; done", count=2)  # fmt: skip

@@ -110,7 +110,7 @@ def test_every_command_has_one_place_in_the_root_help(headgate: Headgate) -> Non
     assert [shown.index(f"\n{heading}:") for heading in GROUPS] == sorted(shown.index(f"\n{each}:") for each in GROUPS)
 
 
-def test_colours_on_a_terminal_only_and_never_against_the_users_will(headgate: Headgate) -> None:
+def test_colours_are_used_only_on_a_terminal_and_can_be_turned_off(headgate: Headgate) -> None:
     headgate.acquire("db")
     for words in (["lock", "list"], ["lock", "acquire", "other", "--mode", "shared"]):
         assert "\x1b[" in on_terminal(headgate, *words)
@@ -119,7 +119,7 @@ def test_colours_on_a_terminal_only_and_never_against_the_users_will(headgate: H
         assert "exclusive" in plain or "shared" in plain
 
 
-def test_json_is_spread_out_for_people_and_one_line_for_programs(headgate: Headgate) -> None:
+def test_json_is_indented_on_a_terminal_and_one_line_in_a_pipe(headgate: Headgate) -> None:
     assert on_terminal(headgate, "status", "--json").startswith("{\n  ")
     assert headgate("status", "--json").out.count("\n") == 1
 
@@ -149,7 +149,7 @@ HELPED = [
 
 
 @pytest.mark.parametrize("words", HELPED, ids=" ".join)
-def test_help_begins_with_a_sentence_and_teaches_by_example(headgate: Headgate, words: list[str]) -> None:
+def test_help_begins_with_a_sentence_and_has_examples(headgate: Headgate, words: list[str]) -> None:
     done = headgate(*words, "-h")
     assert done.code == 0
     assert done.out == headgate(*words, "--help").out

@@ -33,7 +33,7 @@ def pipeline(headgate: Headgate) -> Headgate:
     return headgate
 
 
-def test_after_a_kill_it_is_run_again_and_nothing_is_there_twice(pipeline: Headgate) -> None:
+def test_publishing_is_repeated_after_a_kill_without_duplicates(pipeline: Headgate) -> None:
     """Each batch is complete or absent; the second run completes the rest."""
     with connect(pipeline.url) as gate:
         process = pipeline.start("data", "publish", "raw", f"1..{MANY}", "--yes")
@@ -49,7 +49,7 @@ def test_after_a_kill_it_is_run_again_and_nothing_is_there_twice(pipeline: Headg
         assert again.err == ""
 
 
-def test_a_line_says_how_far_it_is_how_fast_and_how_long_the_rest_takes(
+def test_a_line_shows_progress_rate_and_time_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "TOLD_SECONDS", 0.0)
@@ -62,7 +62,7 @@ def test_a_line_says_how_far_it_is_how_fast_and_how_long_the_rest_takes(
     assert capsys.readouterr().err == ""
 
 
-def test_lines_where_nobody_looks_and_nothing_for_a_few(pipeline: Headgate) -> None:
+def test_short_work_prints_no_progress(pipeline: Headgate) -> None:
     few = pipeline("data", "publish", "raw", "1..5000")
     assert (few.code, few.err) == (0, "")
     assert pipeline("data", "publish", "raw", "1..5001").err == "", "it takes less than a few seconds"
@@ -70,7 +70,7 @@ def test_lines_where_nobody_looks_and_nothing_for_a_few(pipeline: Headgate) -> N
 
 
 @pytest.mark.parametrize(("last", "bar"), [(5001, True), (5000, False)])
-def test_a_bar_on_a_terminal(pipeline: Headgate, last: int, bar: bool) -> None:
+def test_progress_on_a_terminal_is_a_bar(pipeline: Headgate, last: int, bar: bool) -> None:
     shown = on_terminal(pipeline, "data", "publish", "raw", f"1..{last}")
     assert (f"{last:,} of {last:,} chunks (100%)" in shown) is bar
     assert shown.endswith("\r\x1b[K") is bar

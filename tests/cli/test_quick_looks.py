@@ -30,7 +30,7 @@ def in_shell(folder: Path, script: str, shell: str = "sh", **more: str) -> subpr
 
 
 @pytest.mark.parametrize("noun", NOUNS)
-def test_the_quick_look_in_a_nouns_help_works_as_typed(noun: str, headgate: Headgate) -> None:
+def test_the_examples_in_a_nouns_help_work(noun: str, headgate: Headgate) -> None:
     text = headgate(noun, "--help").out
     assert HEADING in text
     lines = text.partition(HEADING)[2].partition("\n\n")[0]
@@ -75,7 +75,7 @@ def test_a_typo_is_answered_with_the_nearest_word(words: list[str], guess: str, 
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_shell_gets_a_script_of_its_own(shell: str, headgate: Headgate) -> None:
+def test_every_shell_has_its_own_completion_script(shell: str, headgate: Headgate) -> None:
     done = headgate("completion", shell)
     assert done.code == 0
     assert f"{shell}_complete" in done.out

@@ -76,7 +76,7 @@ def test_a_command_that_cannot_run_exits_with_127_or_126_without_a_lock(headgate
     assert len(grants) == 1
 
 
-def test_input_and_output_are_untouched(headgate: Headgate) -> None:
+def test_input_and_output_are_passed_unchanged(headgate: Headgate) -> None:
     script = (
         "import sys; data = sys.stdin.buffer.read(); sys.stdout.buffer.write(data); sys.stderr.buffer.write(data[::-1])"
     )
@@ -92,7 +92,7 @@ def test_input_and_output_are_untouched(headgate: Headgate) -> None:
     assert done.stderr == BYTES[::-1]
 
 
-def test_the_words_of_the_command_reach_it_unread(headgate: Headgate) -> None:
+def test_the_arguments_of_the_command_are_passed_unchanged(headgate: Headgate) -> None:
     words = ["--json", "--", "-h", "; rm -rf /", "$HOME", "", "--wait=3"]
     script = "import json, sys; print(json.dumps(sys.argv[1:]))"
     assert headgate("lock", "run", DB, "--", sys.executable, "-c", script, *words).json == words
@@ -138,7 +138,9 @@ def test_a_store_that_a_flag_named_is_passed_too(headgate: Headgate) -> None:
         (60, 0, StopLimits(60, 0, 1)),
     ],
 )
-def test_the_times_around_a_leases_end(lease: float, grace: float | None, limits: StopLimits) -> None:
+def test_the_times_at_which_a_command_is_ended_before_its_lease(
+    lease: float, grace: float | None, limits: StopLimits
+) -> None:
     assert StopLimits.of(lease, grace) == limits
 
 
@@ -170,7 +172,7 @@ def test_the_exit_code_of_a_refusal_can_be_chosen(headgate: Headgate) -> None:
     assert headgate("lock", "run", "--conflict-exit-code", "0", DB, "--", "true").code == 0
 
 
-def test_it_waits_for_its_turn(headgate: Headgate) -> None:
+def test_the_command_waits_for_its_lock(headgate: Headgate) -> None:
     lock = headgate.acquire(DB)
     runner = headgate.start("lock", "run", "--wait", "60", DB, "--", "echo", "done")
     until(lambda: headgate.locks(DB)["waiting"], "the run to wait")
@@ -180,7 +182,7 @@ def test_it_waits_for_its_turn(headgate: Headgate) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_ended_while_it_waits_nothing_is_left(headgate: Headgate, number: signal.Signals) -> None:
+def test_ending_a_waiting_command_leaves_no_waiter(headgate: Headgate, number: signal.Signals) -> None:
     headgate.acquire(DB)
     runner = headgate.start("lock", "run", "--wait", "60", DB, "--", "touch", "ran")
     until(lambda: headgate.locks(DB)["waiting"], "the run to wait")
@@ -233,7 +235,7 @@ def test_the_command_is_the_leader_of_its_own_session(headgate: Headgate) -> Non
     assert len(set(done.out.split())) == 1
 
 
-def test_python_s_own_signal_habits_are_not_inherited(headgate: Headgate) -> None:
+def test_the_signal_handling_of_python_is_not_inherited(headgate: Headgate) -> None:
     """Python ignores SIGPIPE; a command that inherited this would run forever after `| head`."""
     done = headgate("lock", "run", DB, "--", "grep", "SigIgn", "/proc/self/status")
     assert int(done.out.split()[1], 16) & (1 << (signal.SIGPIPE - 1)) == 0

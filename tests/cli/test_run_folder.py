@@ -31,7 +31,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folder_goes_at_the_end_also_after_a_failure(place: Path) -> None:
+def test_a_folder_is_removed_at_the_end_even_after_a_failure(place: Path) -> None:
     def fail() -> None:
         with run_folder() as folder:
             assert folder.parent == place

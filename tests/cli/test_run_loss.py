@@ -34,7 +34,7 @@ def test_a_store_that_is_blocked_ends_the_command_before_the_lease(headgate: Hea
     assert max(command.last_alive()) < since + LEASE
 
 
-def test_a_polite_command_is_asked_first(headgate: Headgate) -> None:
+def test_a_command_gets_sigterm_before_sigkill(headgate: Headgate) -> None:
     runner = headgate.start("lock", "run", "--lease", str(LEASE), "--grace", "0.8", DB, "--", "sh", "-c", POLITE)
     read_number(headgate.folder / "child.pid")
     with blocked(headgate) as since:
@@ -71,14 +71,14 @@ def test_a_loss_in_json(headgate: Headgate) -> None:
     assert b'"error": "lock-lost"' in err
 
 
-def test_a_loss_that_is_seen_only_after_the_command_says_that_work_may_overlap(headgate: Headgate) -> None:
+def test_a_loss_noticed_after_the_command_warns_of_overlapping_work(headgate: Headgate) -> None:
     script = f'{sys.executable} -m headgate lock break "$HEADGATE_LOCK_ID" --reason mine >/dev/null'
     done = headgate("lock", "run", DB, "--", "sh", "-c", script)
     assert done.code == 76
     assert "finished (exit code 0), but its work may have overlapped" in done.err
 
 
-def test_killed_with_9_it_takes_the_command_along(headgate: Headgate) -> None:
+def test_sigkill_of_the_runner_ends_the_command(headgate: Headgate) -> None:
     command = stubborn(headgate)
     command.runner.kill()
     killed = time.monotonic()
@@ -87,7 +87,7 @@ def test_killed_with_9_it_takes_the_command_along(headgate: Headgate) -> None:
     until(lambda: not headgate.locks(DB)["items"], "the lease to end", LEASE + 5)
 
 
-def test_killed_with_9_together_with_the_guardian_the_kernel_ends_the_command(headgate: Headgate) -> None:
+def test_sigkill_of_runner_and_guardian_lets_the_kernel_end_the_command(headgate: Headgate) -> None:
     command = stubborn(headgate)
     children = Path(f"/proc/{command.runner.pid}/task/{command.runner.pid}/children").read_text().split()
     (guardian,) = {int(pid) for pid in children} - set(command.pids)
@@ -114,7 +114,7 @@ def test_stopped_for_longer_than_the_lease_the_command_does_not_run_on(headgate:
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", "zookeeper"])
 @pytest.mark.parametrize("fault", ["kill", "pause"])
-def test_a_server_that_goes_away_ends_the_command_before_the_lease(
+def test_an_outage_of_the_server_ends_the_command_before_the_lease(
     kind: str, fault: str, module_private_server: Callable[[str], PrivateServer], tmp_path: Path
 ) -> None:
     server = shared_server(kind, module_private_server)
@@ -141,7 +141,7 @@ def shared_server(kind: str, start: Callable[[str], PrivateServer]) -> PrivateSe
     return SERVERS[kind]
 
 
-def test_a_store_that_is_back_in_time_is_not_noticed(headgate: Headgate) -> None:
+def test_a_short_outage_is_not_noticed(headgate: Headgate) -> None:
     os.mkfifo(headgate.folder / "go")
     runner = headgate.start("lock", "run", "--lease", "4", DB, "--", "sh", "-c", "echo $$ >pid; read line <go; exit 5")
     read_number(headgate.folder / "pid")
@@ -151,7 +151,7 @@ def test_a_store_that_is_back_in_time_is_not_noticed(headgate: Headgate) -> None
     assert runner.wait(20) == 5
 
 
-def test_a_store_that_is_gone_at_the_end_keeps_nobody_waiting(headgate: Headgate) -> None:
+def test_an_unavailable_store_at_the_end_does_not_block_the_exit(headgate: Headgate) -> None:
     """The work is done and was protected: its exit code counts; the lease expires."""
     os.mkfifo(headgate.folder / "go")
     runner = headgate.start("lock", "run", "--lease", "60", DB, "--", "sh", "-c", "echo $$ >pid; read line <go; exit 5")

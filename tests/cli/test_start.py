@@ -35,7 +35,7 @@ def modules(command: Headgate, *words: str) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-def test_the_version_is_answered_before_anything_is_loaded(headgate: Headgate) -> None:
+def test_the_version_is_printed_before_anything_is_imported(headgate: Headgate) -> None:
     assert headgate("--version").out == f"headgate {package.__version__}\n"
     loaded = modules(headgate, "--version")
     ours = {name for name in loaded if name.startswith("headgate")}
@@ -44,7 +44,7 @@ def test_the_version_is_answered_before_anything_is_loaded(headgate: Headgate) -
 
 
 @pytest.mark.parametrize("words", [["--help"], ["lock", "--help"], ["lock", "run", "--help"], ["settings"]])
-def test_help_and_settings_load_no_store(headgate: Headgate, words: list[str]) -> None:
+def test_help_and_settings_import_no_store(headgate: Headgate, words: list[str]) -> None:
     loaded = modules(headgate, *words)
     assert not loaded & HEAVY
     assert not {name for name in loaded if name.startswith(("headgate.stores", "headgate.service"))}

@@ -8,7 +8,7 @@ from tests.waiting import until
 DB = "mysql://db1/core"
 
 
-def test_a_day_of_a_lock(on_store: Headgate) -> None:
+def test_the_commands_of_a_lock_on_each_store(on_store: Headgate) -> None:
     assert on_store("lock", "list").out == "no locks\n"
     lock = on_store.acquire(DB, "--mode", "shared")
     assert on_store("lock", "check", lock["id"], "--token", str(lock["token"])).code == 0
@@ -61,7 +61,7 @@ def test_a_broken_lock_ends_the_command(on_store: Headgate) -> None:
     assert b"we need it; the command was stopped" in err
 
 
-def test_killed_with_9_its_lock_goes_to_the_next_in_the_queue(on_store: Headgate) -> None:
+def test_after_sigkill_the_lock_goes_to_the_next_waiter(on_store: Headgate) -> None:
     runner = on_store.start("lock", "run", "--lease", "2", DB, "--", "sleep", "60")
     until(lambda: on_store.locks(DB)["items"], "the lock to be held")
     runner.kill()

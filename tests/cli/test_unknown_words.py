@@ -36,7 +36,7 @@ def test_a_mistyped_mode_locks_nothing(headgate: Headgate) -> None:
     assert headgate("lock", "run", "db=shraed=exclusive", "--", "true").code == 0
 
 
-def test_acquire_takes_a_mode_after_the_resource_or_apart(headgate: Headgate) -> None:
+def test_acquire_takes_the_mode_with_the_resource_or_as_an_option(headgate: Headgate) -> None:
     assert headgate.acquire("db=shared")["resource"] == "db"
     assert headgate.acquire("db", "--mode", "read")["mode"] == "shared"
     assert headgate.acquire("x?a=b", "--mode", "write")["resource"] == "x?a=b"
@@ -45,7 +45,7 @@ def test_acquire_takes_a_mode_after_the_resource_or_apart(headgate: Headgate) ->
     assert "did you mean 'shared'" in headgate("lock", "list", "--mode", "shraed").err
 
 
-def test_a_word_with_dots_that_is_no_range_names_no_chunk(pipeline: Headgate) -> None:
+def test_a_word_with_dots_that_is_not_a_range_is_not_a_chunk(pipeline: Headgate) -> None:
     for words in (
         ["job", "hold", "clean", "A..B", *WHY], ["job", "resubmit", "clean", "1..B", *WHY],
         ["job", "forget", "clean", "1...3", *WHY], ["data", "publish", "raw", "a..b"],
@@ -85,7 +85,7 @@ def test_a_command_for_one_chunk_refuses_a_range(pipeline: Headgate) -> None:
     assert statuses(pipeline) == {}
 
 
-def test_a_large_range_is_asked_about(pipeline: Headgate) -> None:
+def test_a_large_range_is_confirmed(pipeline: Headgate) -> None:
     words = ("data", "publish", "raw", "1..100000000")
     refused = pipeline(*words)
     assert refused.code == 2
@@ -99,7 +99,7 @@ def test_a_large_range_is_asked_about(pipeline: Headgate) -> None:
         assert gate.ledger.left("clean") == 3
 
 
-def test_an_unknown_profile_is_no_filter(headgate: Headgate) -> None:
+def test_an_unknown_profile_is_not_accepted_as_a_filter(headgate: Headgate) -> None:
     (headgate.folder / "headgate-profiles").mkdir()
     (headgate.folder / "headgate-profiles" / "maps.toml").write_text("")
     for words in (["batches"], ["jobs"], ["release", *WHY], ["resume", *WHY], ["delete", "--failed", *WHY]):

@@ -82,7 +82,7 @@ def type_what_the_readme_shows(folder: Path) -> None:
     assert "jid" in done.stdout
 
 
-def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -> None:
+def test_the_installed_program_runs_the_example_and_does_nothing_twice(tmp_path: Path) -> None:
     built = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(built, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -131,7 +131,7 @@ def test_the_installed_program_shows_it_and_does_nothing_twice(tmp_path: Path) -
     assert rights(tmp_path / "headgate-example") == 0o700
 
 
-def test_a_start_that_is_killed_is_taken_up_by_the_next_one(tmp_path: Path) -> None:
+def test_a_killed_start_is_continued_by_the_next_one(tmp_path: Path) -> None:
     with subprocess.Popen(words(*ONCE, "-q"), cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
         stored = tmp_path / "headgate-example" / "headgate-storage"
         until(lambda: any(stored.glob("*/*")), "something is stored")
@@ -141,7 +141,7 @@ def test_a_start_that_is_killed_is_taken_up_by_the_next_one(tmp_path: Path) -> N
     assert (again.code, found["problems"], len(found["objects"])) == (0, [], 4)
 
 
-def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_refused(tmp_path: Path) -> None:
+def test_the_example_keeps_running_and_a_second_one_is_refused(tmp_path: Path) -> None:
     with living(tmp_path) as (process, said):
         assert [each["client"] for each in in_example(tmp_path, "lock", "list")["items"]] == ["example"]
         twice = run(tmp_path, *ONCE)
@@ -167,7 +167,7 @@ def test_it_runs_on_and_takes_what_comes_and_a_second_one_is_refused(tmp_path: P
         assert process.wait(60) == 0
 
 
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         done = run(tmp_path, "up", "--example", "--listen", f"127.0.0.1:{port}")
@@ -175,7 +175,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["a file is there", "nobody may write here"])
-def test_a_folder_that_cannot_be_made(tmp_path: Path, place: str) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path, place: str) -> None:
     if place == "a file is there":
         (tmp_path / "headgate-example").write_text("")
     done = run(tmp_path if place == "a file is there" else Path("/proc/self"), *ONCE)
@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, place: str) -> None:
     assert "Traceback" not in done.err
 
 
-def test_a_store_of_another_version(tmp_path: Path) -> None:
+def test_a_store_of_another_version_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "headgate-example"
     folder.mkdir()
     run(tmp_path, "status", "--url", f"sqlite:///{folder / 'headgate.db'}")
@@ -195,7 +195,7 @@ def test_a_store_of_another_version(tmp_path: Path) -> None:
     assert "Upgrade Headgate" in done.err
 
 
-def test_files_of_a_store_that_is_gone(tmp_path: Path) -> None:
+def test_files_of_a_removed_store_are_reported(tmp_path: Path) -> None:
     folder = tmp_path / "headgate-example"
     folder.mkdir()
     (folder / "example.json").write_text('{"store": "another"}')
@@ -203,7 +203,7 @@ def test_files_of_a_store_that_is_gone(tmp_path: Path) -> None:
     assert (done.code, "contains files of another store" in done.err) == (75, True)
 
 
-def test_a_store_that_is_named_is_not_the_examples(tmp_path: Path) -> None:
+def test_the_example_does_not_use_a_named_store(tmp_path: Path) -> None:
     done = run(tmp_path, *ONCE, "--url", "sqlite:///mine.db")
     assert (done.code, "a store of its own" in done.err) == (2, True)
     assert not list(tmp_path.iterdir())

@@ -47,7 +47,7 @@ def test_a_second_start_says_that_it_runs_where_and_how_to_sign_in(headgate: Hea
     assert "another service" not in headgate("up", "--listen", "127.0.0.1:0", "--once").err
 
 
-def test_the_log_is_readable_on_a_terminal_and_json_where_that_is_asked_for(headgate: Headgate) -> None:
+def test_the_log_is_readable_on_a_terminal_and_json_on_request(headgate: Headgate) -> None:
     words = ("lock", "acquire", "x", "--mode", "shared", "--client", "a", "-v")
     shown = on_terminal(headgate, *words, errors=True)
     assert re.search(r"^\d\d:\d\d:\d\d info    lock\.\w+ ", shown, re.MULTILINE), shown
@@ -56,7 +56,7 @@ def test_the_log_is_readable_on_a_terminal_and_json_where_that_is_asked_for(head
     assert "is not one of auto, text, json" in headgate("lock", "list", "-v", HEADGATE_LOG_FORMAT="xml").err
 
 
-def test_a_readable_line_holds_no_secret_and_nothing_that_a_terminal_obeys(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_readable_line_has_no_secrets_or_terminal_commands(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="headgate"):
         event("lock.granted", resource="a b\x1b[31m", token=7, job_key="s3cret", traceback="one\n  two")
     line = ReadableLines().format(caplog.records[0])

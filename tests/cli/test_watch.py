@@ -25,7 +25,7 @@ def pipeline(headgate: Headgate) -> Headgate:
     return headgate
 
 
-def test_a_folder_that_cannot_be_listed_is_a_failure_and_keeps_no_other_back(pipeline: Headgate) -> None:
+def test_a_folder_that_cannot_be_listed_is_a_failure_and_does_not_block_others(pipeline: Headgate) -> None:
     found = pipeline("watch", "run", "pipeline.toml", "--once")
     assert (found.code, "nowhere: cannot be listed" in found.err) == (69, True)
     assert found.out.splitlines()[1] == "raw: 1 published"
@@ -64,7 +64,7 @@ def test_check_shows_why_each_file_is_not_counted(pipeline: Headgate, keys: str,
     assert [each["why"] for each in done.json["items"]] == reasons
 
 
-def test_check_knows_what_the_watcher_refuses(pipeline: Headgate) -> None:
+def test_check_refuses_what_the_watcher_refuses(pipeline: Headgate) -> None:
     """A name that cannot be kept, also where it is no part of the data id."""
     (pipeline.folder / "in/a\n2026.csv").touch()
     text = PIPELINE.replace('"{x}.csv"\nready = "whole"', '"{x}{d:%Y}.csv"\nid = "{d}"\nfiles = 2\nsettle = 0')

@@ -92,7 +92,7 @@ def test_each_job_continues_with_what_another_makes(headgate: Headgate, ledger: 
     assert there("work", "-f", str(path)).err == "nothing to do for clean, sum\n"
 
 
-def test_a_month_is_made_when_its_days_are(headgate: Headgate, ledger: Ledger) -> None:
+def test_a_month_is_made_when_its_days_are_ready(headgate: Headgate, ledger: Ledger) -> None:
     write(headgate, MONTHS)
     headgate("data", "publish", "days", "2026-02-01..2026-03-02")
     assert headgate("work").code == 0
@@ -241,7 +241,7 @@ def test_a_command_that_runs_for_too_long_has_failed(headgate: Headgate, ledger:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_interrupts_what_runs(headgate: Headgate, ledger: Ledger, number: signal.Signals) -> None:
+def test_a_stop_interrupts_running_chunks(headgate: Headgate, ledger: Ledger, number: signal.Signals) -> None:
     chain(headgate, "echo $$ >pid; exec sleep 60", count=1)
     process = headgate.start("work", "--forever")
     child = read_number(headgate.folder / "pid")
@@ -253,7 +253,7 @@ def test_a_stop_interrupts_what_runs(headgate: Headgate, ledger: Ledger, number:
 
 
 @pytest.mark.parametrize("grace", ["0.2", "20"])
-def test_a_command_that_will_not_stop_is_killed_and_was_interrupted(
+def test_a_command_that_ignores_the_stop_is_killed_and_counts_as_interrupted(
     headgate: Headgate, ledger: Ledger, grace: str
 ) -> None:
     """After the grace period; at once after a second request."""
@@ -307,7 +307,7 @@ def test_chunks_that_another_worker_drops_are_taken_over(headgate: Headgate, led
     assert statuses(ledger, "report") == {"1": "READY", "2": "READY"}
 
 
-def test_the_table_of_many_jobs_stays_on_the_screen(headgate: Headgate) -> None:
+def test_the_table_of_many_jobs_fits_the_screen(headgate: Headgate) -> None:
     """Scrolled lines cannot be erased. The last table has every job."""
     jobs = [f"job-{number:02}" for number in range(HEIGHT + 5)]
     outputs = "".join(f"of-{name} = {{}}, " for name in jobs)
@@ -340,7 +340,7 @@ def test_a_job_gets_its_own_key(headgate: Headgate, ledger: Ledger) -> None:
     assert (done.code, row_of(ledger, "1").status) == (0, "READY"), done.err
 
 
-def test_children_import_nothing_of_weight(headgate: Headgate) -> None:
+def test_child_processes_import_no_heavy_modules(headgate: Headgate) -> None:
     """Modules that each chunk would import are imported before the first fork."""
     chain(headgate, count=2)
     probe = headgate.folder / "probe.py"
@@ -379,7 +379,7 @@ sys.exit(code)
 """
 
 
-def test_a_daemon_runs_it_beside_others(headgate: Headgate, ledger: Ledger) -> None:
+def test_a_daemon_runs_work_beside_others(headgate: Headgate, ledger: Ledger) -> None:
     chain(headgate, count=1)
     process = headgate.start("daemon", "reaper", "--work", "pipeline.toml")
     until(lambda: statuses(ledger, "report") == {"1": "READY"}, "the chunk to be made")
@@ -391,7 +391,7 @@ def test_a_daemon_runs_it_beside_others(headgate: Headgate, ledger: Ledger) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_when_the_daemon_ends_its_worker_interrupts_what_runs(
+def test_the_end_of_the_daemon_interrupts_running_chunks(
     headgate: Headgate, ledger: Ledger, number: signal.Signals
 ) -> None:
     """However it ends, nothing is left behind."""

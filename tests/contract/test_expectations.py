@@ -286,7 +286,7 @@ def test_closing_gives_up_what_is_missing(gate: Gate) -> None:
 # ---------------------------------------------------------------- turns
 
 
-def test_one_judges_and_another_takes_over_when_it_dies_or_ends(gate: Gate) -> None:
+def test_one_judge_works_and_another_takes_over_when_it_dies_or_ends(gate: Gate) -> None:
     expectations = behind(gate).expectations
     pipeline(gate, raw=listed("1"))
     assert expectations.take_turn("one", LONG) == 1
@@ -305,7 +305,7 @@ def test_one_judges_and_another_takes_over_when_it_dies_or_ends(gate: Gate) -> N
     assert judge(gate) == 1
 
 
-def test_data_that_came_late_while_nobody_judged_is_recorded_all_the_same(gate: Gate) -> None:
+def test_data_that_arrived_late_without_a_judge_is_still_recorded(gate: Gate) -> None:
     ledger = pipeline(gate, raw=listed("1"))
     ledger.publish("raw", ["1"])
     database(gate).write(lambda tx: tx.run(DEFINED_BEFORE))
@@ -316,7 +316,7 @@ def test_data_that_came_late_while_nobody_judged_is_recorded_all_the_same(gate: 
     assert late(gate) == []
 
 
-def test_an_alarm_is_raised_when_nobody_judges(gate: Gate) -> None:
+def test_an_alarm_is_raised_when_no_judge_runs(gate: Gate) -> None:
     pipeline(gate, raw=listed("1"))
     gate.expectations.lateness()
     assert [each for each in gate.alarms() if each.item == "timekeeper"] == []

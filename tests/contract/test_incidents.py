@@ -39,7 +39,7 @@ def test_a_failure_that_may_be_retried_opens_nothing_and_the_last_one_does(gate:
     assert gate.incidents.count().oldest == found.since
 
 
-def test_success_closes_it(gate: Gate) -> None:
+def test_success_closes_the_incident(gate: Gate) -> None:
     failed_for_good(gate)
     gate.ledger.resubmit("clean", "1", reason=WHY)
     assert only(gate).state == "open", "an operator's resubmit has repaired nothing yet"
@@ -85,7 +85,7 @@ def test_a_chunk_that_is_held_by_the_policy_opens_one(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("by", ["reap", "find_next"])
-def test_workers_that_keep_crashing_open_one(gate: Gate, by: str) -> None:
+def test_workers_that_keep_crashing_open_an_incident(gate: Gate, by: str) -> None:
     ledger = one_job(gate, max_crashes=2, max_attempts=0)
     ledger.publish("raw", ["1"])
     for _ in range(2):
@@ -100,7 +100,7 @@ def test_workers_that_keep_crashing_open_one(gate: Gate, by: str) -> None:
     assert (only(gate).kind, "node7 died" in only(gate).message) == ("crashes", True)
 
 
-def test_many_that_crash_at_once_open_one_each(gate: Gate) -> None:
+def test_each_of_many_simultaneous_crashes_opens_one_incident(gate: Gate) -> None:
     ledger = one_job(gate, max_crashes=1)
     ledger.publish("raw", ["1", "2", "3"])
     for dataid in ("1", "2", "3"):
@@ -112,7 +112,7 @@ def test_many_that_crash_at_once_open_one_each(gate: Gate) -> None:
     assert gate.incidents.list() == []
 
 
-def test_a_chunk_that_never_finishes_opens_one(gate: Gate) -> None:
+def test_a_chunk_that_never_finishes_opens_an_incident(gate: Gate) -> None:
     ledger = one_job(gate, max_interruptions=1)
     ledger.publish("raw", ["1"])
     ledger.interrupt(claimed(ledger, "clean"), "SIGTERM")
@@ -132,7 +132,7 @@ def test_a_job_that_makes_nothing_has_incidents_too(gate: Gate) -> None:
     assert (only(gate).job, only(gate).closed_by) == ("mail", "success")
 
 
-def test_acknowledge_and_snooze(gate: Gate) -> None:
+def test_incidents_are_acknowledged_and_snoozed(gate: Gate) -> None:
     found = failed_for_good(gate)
     assert gate.incidents.snooze(found.id, HOUR).state == "snoozed"
     gate.incidents.snooze(found.id, 0.001)
@@ -148,7 +148,7 @@ def test_acknowledge_and_snooze(gate: Gate) -> None:
         gate.incidents.acknowledge(found.id + 1)
 
 
-def test_they_are_listed_newest_first_in_pages(gate: Gate) -> None:
+def test_incidents_are_listed_newest_first_in_pages(gate: Gate) -> None:
     ledger = one_job(gate, max_attempts=1)
     ledger.publish("raw", ["1", "2", "3"])
     for _ in range(3):

@@ -31,7 +31,7 @@ def by_job(ledger: Ledger, job: str, dataid: Any) -> list[Callable[[], object]]:
     ]
 
 
-def test_a_dataid_that_cannot_be_is_refused_everywhere(gate: Gate) -> None:
+def test_an_impossible_data_id_is_refused_everywhere(gate: Gate) -> None:
     ledger = one_job(gate)
     before = everything(gate)
     for bad in BAD_IDS:
@@ -102,7 +102,7 @@ def test_a_lease_is_a_span_of_time(gate: Gate, lease: Any) -> None:
     assert next_id(ledger, "clean") == "1"
 
 
-def test_a_word_that_nobody_knows_is_kept_shown_and_blocks(gate: Gate) -> None:
+def test_an_unknown_status_is_kept_shown_and_blocks(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     ledger.set_status("tidy", "1", "clean", "out", "Mittagspause", reason=WHY)
@@ -111,7 +111,7 @@ def test_a_word_that_nobody_knows_is_kept_shown_and_blocks(gate: Gate) -> None:
     assert "Mittagspause" in ledger.explain("clean", "1").sentence()
 
 
-def test_a_status_that_no_chunk_has_is_no_filter(gate: Gate) -> None:
+def test_a_status_that_no_chunk_has_is_not_accepted_as_a_filter(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", ["1"])
     assert ledger.status(status="failed") == []
@@ -202,7 +202,7 @@ def test_the_order_of_a_dataset_with_chunks_stays(gate: Gate) -> None:
         ledger.define_dataset("raw", order="text")
 
 
-def test_a_job_that_is_defined_late_finds_what_is_there(gate: Gate) -> None:
+def test_a_job_that_is_defined_late_finds_existing_chunks(gate: Gate) -> None:
     ledger = gate.ledger
     for name in ("a", "b", "c"):
         ledger.define_dataset(name)
@@ -218,7 +218,7 @@ def test_a_job_that_is_defined_late_finds_what_is_there(gate: Gate) -> None:
     assert [next_id(ledger, "join") for _ in range(3)] == ["1", "3", None]
 
 
-def test_a_paused_job_gets_nothing(gate: Gate) -> None:
+def test_a_paused_job_claims_no_chunk(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     ledger.pause("clean", reason="the disk is full")
@@ -230,7 +230,7 @@ def test_a_paused_job_gets_nothing(gate: Gate) -> None:
     assert next_id(ledger, "clean") == "1"
 
 
-def test_names_that_databases_tend_to_alter(gate: Gate) -> None:
+def test_names_that_databases_tend_to_alter_are_kept(gate: Gate) -> None:
     """Sensitive to case, blanks and similar letters, and of maximum length."""
     ledger = gate.ledger
     ledger.define_dataset("raw")

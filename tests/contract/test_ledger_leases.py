@@ -35,7 +35,7 @@ KEPT_REQUEST = Statement(
 )
 
 
-def test_a_claim_of_the_dead_ends_by_the_stores_clock(gate: Gate) -> None:
+def test_the_claim_of_a_dead_worker_expires_by_the_stores_clock(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     dead = ledger.find_next("clean", lease=SHORT, worker="dead")
@@ -141,7 +141,7 @@ def test_tokens_keep_growing_after_all_locks_are_released(gates: Gates) -> None:
     assert claimed(gates.open().ledger, "clean").token > token
 
 
-def test_a_used_up_chunk_stays_error_and_explain_says_so(gate: Gate) -> None:
+def test_a_chunk_without_attempts_left_stays_error_and_explain_says_so(gate: Gate) -> None:
     ledger = one_job(gate, max_attempts=2)
     ledger.publish("raw", ["1", "2"])
     for _ in range(2):
@@ -181,7 +181,7 @@ def test_a_chunk_that_kills_its_workers_ends_on_hold(gate: Gate) -> None:
     assert "lease expired" in row.message
 
 
-def test_find_next_does_not_hand_out_what_killed_its_workers(gate: Gate) -> None:
+def test_find_next_skips_chunks_that_killed_their_workers(gate: Gate) -> None:
     """Even if the last one was not reaped yet."""
     ledger = one_job(gate, max_crashes=1)
     ledger.publish("raw", "1")
@@ -204,7 +204,7 @@ def test_on_failure_hold_waits_for_a_person(gate: Gate) -> None:
     assert next_id(ledger, "clean") == "1"
 
 
-def test_a_delay_lets_others_go_first_and_grows(gate: Gate) -> None:
+def test_a_delay_lets_other_chunks_go_first_and_grows(gate: Gate) -> None:
     ledger = one_job(gate, retry_delay=1000)
     ledger.publish("raw", ["1", "2"])
     ledger.fail(claimed(ledger, "clean"), "boom")
@@ -286,7 +286,7 @@ def test_the_number_left_counts_the_chunks_that_the_job_can_claim(gate: Gate) ->
         ledger.left("claen")
 
 
-def test_work_reports_by_how_the_body_ends(gate: Gate) -> None:
+def test_work_reports_the_outcome_of_its_body(gate: Gate) -> None:
     ledger = one_job(gate, max_attempts=1)
     ledger.publish("raw", ["1", "2", "3"])
     done = []
@@ -337,7 +337,7 @@ def test_the_status_lists_failed_chunks_newest_first(gate: Gate) -> None:
     ]  # fmt: skip
 
 
-def test_the_doctor_finds_claims_of_the_dead_that_nobody_noticed(gate: Gate) -> None:
+def test_the_doctor_finds_unreaped_claims_of_dead_workers(gate: Gate) -> None:
     ledger = one_job(gate, max_attempts=3)
     ledger.publish("raw", ["1", "2"])
     for _ in range(2):

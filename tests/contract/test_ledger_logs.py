@@ -171,7 +171,7 @@ def test_text_is_made_safe_bounded_and_free_of_secrets(gate: Gate, ledger: Ledge
 
 @ALL
 @pytest.mark.parametrize("wrong", [{"stream": "stdin"}, {"attempt": 0}, {"limit": 0}])
-def test_questions_that_mean_nothing_are_refused(ledger: Ledger, wrong: dict[str, object]) -> None:
+def test_meaningless_requests_are_refused(ledger: Ledger, wrong: dict[str, object]) -> None:
     with pytest.raises(BadValue):
         ledger.logs("clean", "1", **wrong)  # type: ignore[arg-type]
     with pytest.raises(UnknownName):
@@ -179,7 +179,7 @@ def test_questions_that_mean_nothing_are_refused(ledger: Ledger, wrong: dict[str
 
 
 @ALL
-def test_nothing_is_kept_where_the_setting_says_so(gates: Gates, ledger: Ledger) -> None:
+def test_no_log_is_kept_if_the_setting_is_zero(gates: Gates, ledger: Ledger) -> None:
     claim = ledger.claim("clean", "1")
     behind(gates.open(log_keep="0")).ledger.log_keep = 0
     gates.open(log_keep="0").ledger.keep_log(claim, [out("one\n")])

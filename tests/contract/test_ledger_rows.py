@@ -144,7 +144,7 @@ def fire(gate: Gate, row: Transition) -> None:
     acts[row.event]()
 
 
-def test_every_row_leads_where_it_says_and_changes_what_it_says(
+def test_every_row_leads_to_its_target_and_has_exactly_its_effects(
     gate: Gate, record_property: Callable[[str, Any], None]
 ) -> None:
     """One store for all of them, emptied between."""

@@ -43,7 +43,7 @@ def test_dependent_job_a_second_copy_takes_the_next_one(gate: Gate) -> None:
     assert [next_id(ledger, "clean") for _ in range(3)] == ["1", "2", None]
 
 
-def test_dependent_job_nobody_reads_what_is_being_made(gate: Gate) -> None:
+def test_dependent_job_does_not_read_a_chunk_that_is_being_made(gate: Gate) -> None:
     ledger = one_job(gate)
     ledger.publish("raw", "1")
     claim = claimed(ledger, "clean")

@@ -54,7 +54,7 @@ def test_expiring_leaves_persistent_locks_alone(gate: Gate) -> None:
     assert holders(gate, R) == [("a", "exclusive")]
 
 
-def test_a_leased_lock_shows_how_long_it_still_lives(gate: Gate) -> None:
+def test_a_leased_lock_shows_its_remaining_time(gate: Gate) -> None:
     lock = gate.locks.acquire("a", R, "write", lease=LONG)
     seen = gate.locks.get(lock.id)
     assert lock.lease == seen.lease == LONG
@@ -65,7 +65,7 @@ def test_a_leased_lock_shows_how_long_it_still_lives(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize("mode", [SHARED, EXCLUSIVE])
-def test_the_lock_of_a_dead_holder_is_free_again_by_itself(gates: Gates, mode: str) -> None:
+def test_the_lock_of_a_dead_holder_expires(gates: Gates, mode: str) -> None:
     dead = lock_of_the_dead(gates, R, mode)
     gate = gates.open()
     assert gate.locks.list() == []
@@ -75,7 +75,7 @@ def test_the_lock_of_a_dead_holder_is_free_again_by_itself(gates: Gates, mode: s
     assert told(gate, resource=R) == ["grant", "expire", "grant"]
 
 
-def test_expiry_is_reported_once_however_many_look(gates: Gates) -> None:
+def test_expiry_is_reported_once_however_many_processes_notice_it(gates: Gates) -> None:
     dead = lock_of_the_dead(gates, R)
     one, other = gates.open(), gates.open()
     one.locks.expire()
@@ -112,7 +112,7 @@ def test_an_expired_lease_is_not_renewed_checked_released_or_changed(gates: Gate
     assert everything(gate) == before
 
 
-def test_a_renewed_lease_does_not_run_out(gate: Gate) -> None:
+def test_a_renewed_lease_does_not_expire(gate: Gate) -> None:
     """Renewed for several times its length, it is never lost."""
     lock = gate.locks.acquire("a", R, "write", lease=1.0)
     until = time.monotonic() + 2.2

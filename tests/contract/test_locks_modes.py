@@ -65,7 +65,7 @@ def test_read_write_shared_exclusive_name_two_modes_in_any_case(gate: Gate, word
     assert [each.id for each in gate.locks.list(mode=word.swapcase())] == [lock.id]
 
 
-def test_a_lock_on_a_resource_says_nothing_of_a_part_of_it(gate: Gate) -> None:
+def test_a_lock_on_a_resource_does_not_cover_parts_of_it(gate: Gate) -> None:
     gate.locks.acquire("a", "data:D", "write")
     gate.locks.acquire("b", "data:D/1", "write")
     gate.locks.acquire("c", "data:", "write")

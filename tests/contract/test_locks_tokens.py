@@ -102,7 +102,7 @@ def test_releasing_twice_is_an_error_that_changes_nothing(gate: Gate) -> None:
     assert everything(gate) == before
 
 
-def test_releasing_what_another_holds_now_is_an_error_that_changes_nothing(gate: Gate) -> None:
+def test_releasing_a_lock_that_another_client_holds_now_changes_nothing(gate: Gate) -> None:
     mine = gate.locks.acquire("a", R, "write")
     gate.locks.release(mine)
     other = gate.locks.acquire("b", R, "write")
@@ -215,5 +215,5 @@ def test_a_request_id_is_free_again_after_its_lock_has_ended(gate: Gate) -> None
         gate.locks.release(lock)
 
 
-def test_requests_without_an_id_are_never_taken_for_each_other(gate: Gate) -> None:
+def test_requests_without_an_id_are_always_distinct(gate: Gate) -> None:
     assert len({gate.locks.acquire("a", R, "read").id for _ in range(20)}) == 20

@@ -137,7 +137,7 @@ def test_readers_before_a_waiting_writer_enter_and_those_after_it_wait(gates: Ga
     assert order[3:] == ["writer", "after"]
 
 
-def test_a_holder_that_waits_to_enter_its_lock_does_not_stand_behind_others(gates: Gates) -> None:
+def test_a_holder_that_waits_to_reenter_its_own_lock_passes_waiters(gates: Gates) -> None:
     """The writer before it waits for its lock to end, so behind that writer both would wait forever."""
     one, other = gates.open(), gates.open()
     lock = one.locks.acquire("one", R, "read")

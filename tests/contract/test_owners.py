@@ -79,7 +79,7 @@ LOCK_ACTS: dict[str, Callable[[LockStore, Lock], object]] = {
 }
 
 
-def test_nobody_but_the_owner_acts_on_a_lock(people: People) -> None:
+def test_only_the_owner_can_change_a_lock(people: People) -> None:
     for act, do in LOCK_ACTS.items():
         mode = SHARED if act == "upgrade" else EXCLUSIVE
         for who, override in ((CHIEF, REASON), (ANN, "")):
@@ -162,7 +162,7 @@ CLAIM_ACTS: dict[str, Callable[[Ledger, headgate.Claim], object]] = {
 
 
 @pytest.mark.parametrize("kind", LEDGER_STORES)
-def test_nobody_but_the_owner_reports_on_a_claim(people: People, gate: Gate) -> None:
+def test_only_the_owner_can_report_on_a_claim(people: People, gate: Gate) -> None:
     ledger_steps.one_job(gate)
     for act, do in CLAIM_ACTS.items():
         for who, override in ((CHIEF, REASON), (ANN, "")):
@@ -188,7 +188,7 @@ def test_nobody_but_the_owner_reports_on_a_claim(people: People, gate: Gate) -> 
 
 
 @pytest.mark.parametrize("kind", LEDGER_STORES)
-def test_a_claim_that_somebody_else_has_by_now_is_lost(people: People, gate: Gate) -> None:
+def test_a_claim_that_another_worker_has_meanwhile_is_lost(people: People, gate: Gate) -> None:
     """A worker whose lease expired hears that, and not that the chunk was never its own."""
     ledger_steps.one_job(gate)
     gate.ledger.publish("raw", "1")
@@ -216,7 +216,7 @@ ITEM_ACTS: dict[str, Callable[[Queue, headgate.IngestJob], object]] = {
 }
 
 
-def test_nobody_but_the_owner_works_on_an_item(people: People, gate: Gate) -> None:
+def test_only_the_owner_can_change_an_item(people: People, gate: Gate) -> None:
     for act, do in ITEM_ACTS.items():
         for who, override in ((CHIEF, REASON), (ANN, "")):
             job = queue_steps.job_in(gate.queue, "pending")
@@ -243,7 +243,7 @@ def test_nobody_but_the_owner_works_on_an_item(people: People, gate: Gate) -> No
                 gate.queue.fire(again, "accept")
 
 
-def test_an_item_that_somebody_else_has_by_now_is_lost(people: People, gate: Gate) -> None:
+def test_an_item_that_another_consumer_has_meanwhile_is_lost(people: People, gate: Gate) -> None:
     """Like a claim."""
     queue_steps.job_in(gate.queue, "pending")
     with people.as_ann() as anns:

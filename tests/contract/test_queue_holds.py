@@ -69,7 +69,7 @@ def test_a_priority_out_of_range_is_refused_and_not_clamped(gate: Gate) -> None:
 # ---------------------------------------------------------------- holds
 
 
-def test_a_hold_says_who_why_and_since(gate: Gate) -> None:
+def test_a_hold_shows_its_author_reason_and_time(gate: Gate) -> None:
     queue = gate.queue
     assert queue.holds() == []
     first = queue.set_hold(PROFILE, reason="storage is moved", by="ann")

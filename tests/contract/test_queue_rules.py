@@ -170,7 +170,7 @@ def test_a_renamed_event_is_the_one_that_is_fired_and_recorded(open_with: OpenWi
     assert {event for event, _, _ in opened.events(job)} == {"create", "resume"}
 
 
-def test_the_death_of_a_consumer_is_what_its_rows_say(open_with: OpenWith) -> None:
+def test_the_death_of_a_consumer_follows_its_rows(open_with: OpenWith) -> None:
     """Without rows it is freed, and nothing is counted; with another target it moves there."""
 
     def change(row: Transition) -> Transition | None:

@@ -180,7 +180,7 @@ def outcome(act: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_walk_is_what_the_tables_say(gates: Gates, seed: int) -> None:
+def test_a_walk_follows_the_tables(gates: Gates, seed: int) -> None:
     walk = Walk(gates, seed)
     for number in range(STEPS):
         walk.step()

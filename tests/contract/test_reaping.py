@@ -115,7 +115,7 @@ def test_the_mode_at_its_death_decides_about_a_lock_delay(gates: Gates) -> None:
     assert told(gate, lock_id=downgraded.id) == ["grant", "downgrade", "expire"]
 
 
-def test_waiters_get_what_came_free(gate: Gate) -> None:
+def test_waiters_are_granted_freed_locks(gate: Gate) -> None:
     hold_many(gate, "dead", 12)
     writer = queue_behind(gate, "writer", "r:003", "write")
     readers = [queue_behind(gate, f"reader-{number}", "r:005", "read") for number in range(2)]

@@ -275,7 +275,7 @@ def test_damage_is_found_explained_and_repaired(gate: Gate, what: str) -> None:
 
 @on_sql
 @pytest.mark.parametrize("what", ONLY_EXPLAINED)
-def test_damage_that_an_operator_must_look_at_is_explained_and_left_alone(gate: Gate, what: str) -> None:
+def test_damage_that_needs_an_operator_is_explained_and_left_alone(gate: Gate, what: str) -> None:
     kind, item = ONLY_EXPLAINED[what](gate)
     fault = the_fault(gate, kind, item)
     assert not fault.repair
@@ -284,7 +284,7 @@ def test_damage_that_an_operator_must_look_at_is_explained_and_left_alone(gate: 
 
 
 @on_sql
-def test_a_healthy_store_with_something_of_everything_has_no_fault(gate: Gate) -> None:
+def test_a_healthy_store_with_items_of_every_kind_has_no_fault(gate: Gate) -> None:
     ledger = one_job(gate, max_attempts=2)
     ledger.publish("raw", [str(number) for number in range(8)])
     claims = [claim for claim in (ledger.find_next("clean") for _ in range(5)) if claim]

@@ -126,7 +126,7 @@ def test_a_tag_decides_where_there_is_one(gate: Gate) -> None:
         (OnChange.IGNORE, Landing.IGNORED, "READY"),
     ],
 )
-def test_other_content_is_recorded_and_done_with_as_is_said(
+def test_other_content_is_recorded_and_handled_as_defined(
     gate: Gate, on_change: OnChange, landing: Landing, made: str
 ) -> None:
     ledger = one_job(gate)
@@ -145,9 +145,7 @@ def test_other_content_is_recorded_and_done_with_as_is_said(
 
 
 @pytest.mark.parametrize(("on_late", "status"), [("note", "READY"), ("redo", "RESUBMIT")])
-def test_jobs_with_mapped_inputs_do_with_other_content_what_their_on_late_says(
-    gate: Gate, on_late: str, status: str
-) -> None:
+def test_jobs_with_mapped_inputs_handle_other_content_by_on_late(gate: Gate, on_late: str, status: str) -> None:
     ledger = one_job(gate)
     days = {"kind": "split", "format": "{month}.{day}", "job_format": "{month}", "need": "any", "on_late": on_late}
     ledger.define_job("clean", inputs=["raw"], outputs=["tidy"], maps={"raw": {**days, "late_delay": 600}})
@@ -284,7 +282,7 @@ def test_a_file_counts_when_it_has_not_changed_for_the_stated_time(
     assert [each.changes for each in gate.watches.counted("raw")] == [1], "another time is another delivery"
 
 
-def test_a_file_that_changes_between_the_look_and_the_publish_waits(
+def test_a_file_that_changes_between_scan_and_publish_waits(
     gate: Gate, make: Callable[..., FileWatcher], inbox: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watcher = make(settle=1)
@@ -305,7 +303,7 @@ def test_a_file_that_changes_between_the_look_and_the_publish_waits(
     assert publishes(gate, "a") == 0
 
 
-def test_a_subfolder_or_file_that_cannot_be_read_keeps_no_other_back(
+def test_an_unreadable_subfolder_or_file_does_not_block_others(
     gate: Gate, make: Callable[..., FileWatcher], inbox: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("closed/a.csv", "open/b.csv", "lost+found/c.csv"):
@@ -329,7 +327,7 @@ def test_a_subfolder_or_file_that_cannot_be_read_keeps_no_other_back(
     assert gate.watches.list()[0].problem == ""
 
 
-def test_a_file_whose_folder_may_not_be_searched_is_reported(
+def test_a_file_in_an_unreadable_folder_is_reported(
     make: Callable[..., FileWatcher], inbox: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (inbox / "a.csv").write_text("x")
@@ -343,7 +341,7 @@ def test_a_file_whose_folder_may_not_be_searched_is_reported(
     assert watcher.problem == f"{inbox / 'a.csv'}: cannot be read: Permission denied"
 
 
-def test_the_pause_follows_the_look_and_not_what_was_published(
+def test_the_pause_depends_on_the_scan_and_not_on_publishing(
     gate: Gate, make: Callable[..., FileWatcher], inbox: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watcher = make(ready="whole", every=2)
@@ -370,7 +368,7 @@ def test_the_pause_follows_the_look_and_not_what_was_published(
     assert watcher.act() == 1, "the look took 1.5 seconds: twice as long is over"
 
 
-def test_a_watcher_is_asked_more_often_than_it_looks(make: Callable[..., FileWatcher]) -> None:
+def test_a_watcher_is_called_more_often_than_it_scans(make: Callable[..., FileWatcher]) -> None:
     assert make(every=2).rounds.interval == 0.5, "so that a round that comes early delays no look by a whole one"
 
 
@@ -385,7 +383,7 @@ def test_files_that_are_renamed_into_place_count_at_once_and_temporary_ones_neve
     assert watcher.look() == 1
 
 
-def test_a_marker_makes_a_file_count_at_the_next_look(
+def test_a_marker_makes_a_file_count_at_the_next_scan(
     make: Callable[..., FileWatcher], inbox: Path, clock: Clock
 ) -> None:
     watcher = make(ready="marker")
@@ -397,7 +395,7 @@ def test_a_marker_makes_a_file_count_at_the_next_look(
     assert watcher.look() == 1
 
 
-def test_another_watcher_stands_by_and_goes_on_where_the_first_one_was(
+def test_a_standby_watcher_continues_where_the_first_one_stopped(
     gate: Gate, make: Callable[..., FileWatcher], inbox: Path, clock: Clock
 ) -> None:
     first, second = make(ready="whole"), make("two", ready="whole")
@@ -410,9 +408,7 @@ def test_another_watcher_stands_by_and_goes_on_where_the_first_one_was(
     assert [publishes(gate, dataid) for dataid in "ab"] == [1, 1]
 
 
-def test_a_watcher_reports_what_keeps_it_from_its_work(
-    gate: Gate, make: Callable[..., FileWatcher], inbox: Path, clock: Clock
-) -> None:
+def test_a_watcher_reports_its_problem(gate: Gate, make: Callable[..., FileWatcher], inbox: Path, clock: Clock) -> None:
     watcher = make(ready="whole", pattern="{a}-{b}.csv", id="{a}.{b}")
     (inbox / "x-y-z.csv").write_text("x")
     watcher.look()

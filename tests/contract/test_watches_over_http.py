@@ -11,7 +11,7 @@ SEEN = Sighting("raw", "/data/in", "{x}.csv", "one", 600.0, 2.0, None)
 
 
 @pytest.mark.parametrize("kind", [HTTP])
-def test_a_service_lists_watchers_and_reads_nobodys_folders(gate: Gate) -> None:
+def test_a_service_lists_watchers_and_reads_no_folders(gate: Gate) -> None:
     one_job(gate)
     behind(gate).watches.take_turn(SEEN)
     assert gate.watches.list() == behind(gate).watches.list()
