@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
-from headgate import HeadgateError, Lock, Mode
+from headgate import HeadgateError, Lock, LockRefused, Mode
 from headgate.core.filters import LockFilter
 from headgate.core.locks.model import COMPATIBLE, Request
 from headgate.core.locks.rules import LOCK_RULES, LockRules
 from headgate.core.locks.tickets import Ticket
 from headgate.core.tables.machine import Also, By, Transition
 from headgate.core.tables.states import LOCK
+from headgate.service.guards.keeper import GuardKeeper
+from headgate.service.guards.kinds import GuardBusy, StorageLock
+from headgate.service.locks.use_cases import Locks
 from headgate.store_opening import open_store
 from headgate.stores.ports.locks import LockStore
 from headgate.stores.sql.database.transaction import Duplicate
@@ -268,3 +271,33 @@ def test_the_script_takes_every_row_but_those_of_the_clock(open_with: Callable[[
     told = {(each.before, each.event, each.after) for each in history_of(store, limit=10_000)}
     rows = {(row.source, row.event, row.target) for row in LOCK.rows if Also.RECORD_HISTORY in row.also}
     assert {row for row in rows - told if row[1] != "expire"} == set()
+
+
+#: Two readers exclude each other.
+LONELY = replace(LOCK_RULES, compatible={**COMPATIBLE, (SHARED, SHARED): False})
+
+
+class Busy:
+    """A storage that is always busy."""
+
+    def lock(self, resource: str, _mode: Mode) -> StorageLock:
+        raise GuardBusy(f"{resource} is in use")
+
+
+def test_explaining_a_waiter_goes_by_the_tables_of_the_store(open_with: Callable[[LockRules], LockStore]) -> None:
+    store = open_with(LONELY)
+    store.acquire(request_for("reader", ("r", SHARED)))
+    store.queue_up(request_for("waiter", ("r", SHARED)))
+    for found in (Locks(store).explain("r"), Locks(store).stuck()):
+        assert [(waiter.client, [each.client for each in blockers]) for waiter, blockers in found] == [
+            ("waiter", ["reader"])
+        ]
+
+
+def test_a_refusal_names_who_blocks_by_the_tables_of_the_store(open_with: Callable[[LockRules], LockStore]) -> None:
+    """Although the storage is busy too."""
+    store = open_with(LONELY)
+    store.acquire(request_for("reader", ("busy:r", SHARED)))
+    with pytest.raises(LockRefused) as refusal:
+        Locks(store, GuardKeeper({"busy": Busy()})).acquire("other", "busy:r", "read", lease=60)
+    assert [(each.kind, each.client) for each in refusal.value.blockers] == [("holder", "reader")]

@@ -14,6 +14,7 @@ from headgate.core.faults import Fault
 from headgate.core.filters import LockFilter
 from headgate.core.locks.model import Lock, Mode, Request, Waiter, Want
 from headgate.core.locks.parsing import parse_lock_id, parse_mode
+from headgate.core.locks.rules import LOCK_RULES
 from headgate.core.locks.tickets import Granted, Ticket
 from headgate.core.values.names import RESOURCE_LIMIT
 from headgate.operations import locks, whole
@@ -101,6 +102,8 @@ class RemoteGrants(ServicePart):
 
     def __init__(self, connection: ServiceConnection) -> None:
         super().__init__(connection)
+        #: The service decides; this process only guesses whether it would refuse.
+        self.rules = LOCK_RULES
         #: The grants that waiters received, and when their requests began (steady).
         self._found: dict[int, tuple[Granted, float]] = {}
 

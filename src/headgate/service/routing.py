@@ -157,7 +157,7 @@ class RoutedLocks:
 
     def __init__(self, name: str, ledger_side: LockStore, coordination: LockStore) -> None:
         self.name = name
-        self.tag = coordination.tag
+        self.tag, self.rules = coordination.tag, coordination.rules
         self._ledger_side = ledger_side
         self._coordination = coordination
         self._both = (ledger_side, coordination)

@@ -117,7 +117,7 @@ class NarrowedLocks(_Narrowed):
 
     def __init__(self, store: LockStore, sight: Sight) -> None:
         self._store, self._sight = store, sight
-        self.name, self.tag = store.name, store.tag
+        self.name, self.tag, self.rules = store.name, store.tag, store.rules
 
     def get(self, lock_id: str) -> Lock:
         return _one("lock", lock_id, self._store.get, lambda lock: self._sight.resource(lock.resource))

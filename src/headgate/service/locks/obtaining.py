@@ -14,6 +14,7 @@ from headgate.core.errors import HeadgateError, LockRefused, NotAllowed, Storage
 from headgate.core.filters import LockFilter
 from headgate.core.locks.decisions import decide
 from headgate.core.locks.model import Blocker, Lock, Request, Waiter
+from headgate.core.locks.rules import LockRules
 from headgate.core.locks.tickets import Granted, Ticket
 from headgate.service.guards.keeper import GuardKeeper, GuardsBusy
 from headgate.service.guards.kinds import GuardBusy
@@ -28,6 +29,9 @@ BRIEF_TRIES, BRIEF_SECONDS = 4, 0.02
 
 class Grants(Protocol):
     """A store or a service that grants locks, in steps that do not wait long. The methods are those of LockStore."""
+
+    #: The tables that decide there.
+    rules: LockRules
 
     def acquire(self, request: Request) -> Granted: ...
 
@@ -150,7 +154,7 @@ class Obtaining:
             waiting = [waiter for each in wanted for waiter in self.store.waiters(each)]
         except NotAllowed:  # Then only the answer itself shows it.
             return True
-        return not decide(request, held, waiting).granted
+        return not decide(request, held, waiting, self.store.rules.compatible).granted
 
     # ---------------------------------------------------------------- guards
 

@@ -19,6 +19,7 @@ from headgate.core.filters import LockFilter
 from headgate.core.locks.decisions import decide
 from headgate.core.locks.model import Blocker, Lock, Mode, Request, Waiter, Want
 from headgate.core.locks.parsing import parse_lock_id, parse_mode
+from headgate.core.locks.rules import LockRules
 from headgate.core.locks.tickets import Granted
 from headgate.core.values.names import (
     RESOURCE_LIMIT,
@@ -237,13 +238,14 @@ class Locks:
     def explain(self, resource: str) -> Sequence[tuple[Waiter, tuple[Blocker, ...]]]:
         """List the waiters of a resource, earliest first, each with everything that blocks it."""
         waiting = self.waiters(resource)
-        return _with_blockers(waiting, self.list(resource) if waiting else ())
+        return _with_blockers(waiting, self.list(resource) if waiting else (), self._store.rules)
 
     def stuck(self) -> Sequence[tuple[Waiter, tuple[Blocker, ...]]]:
         """List the waiters of every resource, earliest first, each with everything that blocks it."""
         waiting = self.waiters()
         resources = {waiter.resource for waiter in waiting}
-        return _with_blockers(waiting, [lock for each in sorted(resources) for lock in self.list(each)])
+        held = [lock for each in sorted(resources) for lock in self.list(each)]
+        return _with_blockers(waiting, held, self._store.rules)
 
     def clients(self) -> Sequence[tuple[str, datetime]]:
         """List registered clients by name, each with the time of its registration."""
@@ -445,11 +447,13 @@ def _reference(lock: LockLike, token: int | None) -> tuple[str, int]:
     return lock, token
 
 
-def _with_blockers(waiting: Sequence[Waiter], held: Sequence[Lock]) -> list[tuple[Waiter, tuple[Blocker, ...]]]:
-    """Return each waiter with the holders and earlier waiters that block it."""
+def _with_blockers(
+    waiting: Sequence[Waiter], held: Sequence[Lock], rules: LockRules
+) -> list[tuple[Waiter, tuple[Blocker, ...]]]:
+    """Return each waiter with the holders and earlier waiters that block it, by the tables of their store."""
     found = []
     for place, waiter in enumerate(waiting):
         request = Request(str(waiter.ticket), waiter.client, (Want(waiter.resource, waiter.mode),))
         earlier = [other for other in waiting[:place] if other.ticket != waiter.ticket]
-        found.append((waiter, decide(request, held, earlier).blockers))
+        found.append((waiter, decide(request, held, earlier, rules.compatible).blockers))
     return found

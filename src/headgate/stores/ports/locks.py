@@ -9,6 +9,7 @@ from typing import Protocol
 from headgate.core.faults import Fault
 from headgate.core.filters import LockFilter
 from headgate.core.locks.model import Lock, Mode, Request, Waiter
+from headgate.core.locks.rules import LockRules
 from headgate.core.locks.tickets import Granted, Ticket
 
 
@@ -19,6 +20,8 @@ class LockStore(Protocol):
     name: str
     #: The four-letter prefix of every lock id of this store.
     tag: str
+    #: The tables that decide here.
+    rules: LockRules
 
     def acquire(self, request: Request) -> Granted:
         """If free: all wanted resources become held. Otherwise LockRefused with every blocker, counted.

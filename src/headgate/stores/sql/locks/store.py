@@ -51,6 +51,7 @@ class SqlLocks:
     def __init__(self, database: Database) -> None:
         self.name = database.name
         self.options = database.options
+        self.rules = database.options.lock_rules
         self._database = database
         self._built = Parts()
         self.tag = str(database.single(READ_TAG)[0][0])
@@ -117,7 +118,7 @@ class SqlLocks:
             self.news.announce([of_dataset(chunk[0])])
         if freed.waiting:
             queue, held = self._database.read(lambda tx: read_line(tx, freed.rkey))
-            self._wakeups.wake(wakes(first_in_line(queue, held, self.options.lock_rules)))
+            self._wakeups.wake(wakes(first_in_line(queue, held, self.rules)))
             self._wakeups.ring(lock_id, waited_for=True)
         elif not freed.handed:
             self._queueing.calm(key)

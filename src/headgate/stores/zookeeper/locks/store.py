@@ -54,11 +54,12 @@ class ZookeeperLocks:
     def __init__(self, address: Address, sessions: ZkSessions, root: RootNode) -> None:
         self.name = address.name
         self.tag = tag = root.tag
+        self.rules = sessions.options.lock_rules
         self._sessions = sessions
         self._tree = tree = address.tree
         self._history = NodeHistory(sessions, tree, tag)
         refusals = Refusals(sessions, tree, self._history)
-        self._transitions = Transitions(sessions, tree, self._history, refusals, tag, sessions.options.lock_rules)
+        self._transitions = Transitions(sessions, tree, self._history, refusals, tag, self.rules)
         self._transitions.token_base = root.token_base
         self._questions = Questions(sessions, tree, self._transitions)
         self._clients = Clients(sessions, tree, self._questions)
