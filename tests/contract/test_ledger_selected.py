@@ -167,3 +167,24 @@ def test_a_selection_that_names_nothing_or_too_much_is_refused(gate: Gate) -> No
         ledger.change_selected("clean", "resubmit", reason="", dataids=["*"])
     with pytest.raises(UnknownName, match="claen"):
         ledger.change_selected("claen", "resubmit", reason=WHY, dataids=["*"])
+
+
+def test_chunks_that_several_parts_reach_downstream_are_counted_once(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selections, "PART", 4)
+    ledger = worked(gate, DAYS)
+    for job, reads, makes, unit, period in (
+        ("monthly", "tidy", "months", "day", "month"), ("yearly", "months", "years", "month", "year"),
+    ):  # fmt: skip
+        ledger.define_dataset(makes)
+        maps = {reads: {"kind": "period", "period": period, "unit": unit, "need": "any"}}
+        ledger.define_job(job, inputs=[reads], outputs=[makes], maps=maps)
+        ledger.success(claimed(ledger, job))
+    asked: dict[str, Any] = {"reason": WHY, "dataids": ["*"], "downstream": True}
+    preview = ledger.change_selected("clean", "resubmit", **asked, dry_run=True)
+    found = ledger.change_selected("clean", "resubmit", **asked)
+    assert preview.changed == {"clean": 31, "monthly": 1, "yearly": 1}
+    assert found == preview
+    downstream = [(each.job, each.dataid, each.kind) for each in found.changes if each.job != "clean"]
+    assert len(downstream) == len(set(downstream)) == 4, "an INPUT and an OUTPUT row of each"

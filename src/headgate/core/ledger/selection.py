@@ -150,6 +150,8 @@ class BulkResult:
     changes: Sequence[Change] = ()
     #: Where the next part of the selection starts; None: this was the last one.
     next: str | None = None
+    #: Among the changed ones: the downstream chunks, by job, that other parts of the selection may reach too.
+    reached: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -174,6 +176,31 @@ class BulkResult:
             refusals=[*self.refusals, *later.refusals][:MOST_REFUSED],
             changes=[*self.changes, *later.changes][:MOST_LISTED],
         )
+
+
+class BulkTotal:
+    """The parts of a selection as one result: a downstream chunk that several parts reach is counted once."""
+
+    def __init__(self, act: str) -> None:
+        self.result = BulkResult(act)
+        self._reached: dict[str, set[str]] = {}
+
+    def add(self, part: BulkResult) -> None:
+        """Add the following part.
+
+        :param part: What it changed, or would change.
+        """
+        known = {job: self._reached.setdefault(job, set()) for job in part.reached}
+        again = {job: known[job].intersection(dataids) for job, dataids in part.reached.items()}
+        new = replace(
+            part,
+            changed={job: part.changed[job] - len(again.get(job, ())) for job in part.changed},
+            changes=[each for each in part.changes if each.dataid not in again.get(each.job, ())],
+            reached={},
+        )
+        for job, dataids in part.reached.items():
+            known[job].update(dataids)
+        self.result = self.result.joined(new)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.core.ledger.selection import BulkRequest, BulkResult, select
+from headgate.core.ledger.selection import BulkRequest, BulkResult, BulkTotal, select
 from headgate.core.values.names import check_name, check_reason
 from headgate.service.access.identity import actor
 from headgate.stores.ports.ledger import LedgerStore
@@ -35,15 +35,16 @@ class SelectedChunks:
         :param downstream: For `resubmit`: include every chunk that was made from them.
         :param dry_run: Only return what would change.
         """
-        found = BulkResult(act)
+        found = BulkTotal(act)
         after: str | None = ""
         while after is not None:
             part = self.change_part(
                 job, act, reason=reason, dataids=dataids, status=status, exact=exact, downstream=downstream,
                 steal=steal, dry_run=dry_run, after=after, by=by,
             )  # fmt: skip
-            found, after = found.joined(part), part.next
-        return found
+            found.add(part)
+            after = part.next
+        return found.result
 
     def change_part(  # noqa: PLR0913 - the same
         self, job: str, act: str, *, reason: str, dataids: Sequence[str] = (), status: Sequence[str] = (),

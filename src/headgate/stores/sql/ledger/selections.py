@@ -63,7 +63,7 @@ def change_selected(tx: Transaction, job: str, wish: BulkRequest) -> BulkResult:
         apply_all(tx, found)
     return BulkResult(
         wish.act, dict(part.selected), _count(found), len(part.refused), part.refused[:MOST_REFUSED],
-        _changes(found), behind,
+        _changes(found), behind, _reached(shape, found) if wish.after or behind else {},
     )  # fmt: skip
 
 
@@ -175,6 +175,17 @@ def _count(found: Sequence[Found]) -> dict[str, int]:
         if group.outcome.rows:
             counts[shape.job.name] += len(group.dataids)
     return dict(counts)
+
+
+def _reached(root: Shape, found: Sequence[Found]) -> dict[str, list[str]]:
+    """The downstream chunks by job, if a mapping leads to any: then other parts of the selection may reach them too."""
+    there = [(shape, group) for shape, group in found if shape.id != root.id and group.outcome.rows]
+    if not any(shape.job.mapped for shape, _ in there):
+        return {}
+    reached: dict[str, list[str]] = {}
+    for shape, group in there:
+        reached.setdefault(shape.job.name, []).extend(group.dataids)
+    return reached
 
 
 def _changes(found: Sequence[Found]) -> list[Change]:
