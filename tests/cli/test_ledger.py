@@ -255,6 +255,15 @@ def test_a_mistake_in_a_mapping_is_shown_with_its_line(headgate: Headgate, tmp_p
         assert re.search(said, done.err)
 
 
+def test_the_delay_of_a_redo_is_written_with_a_unit_and_printed_in_a_form_that_is_accepted(headgate: Headgate) -> None:
+    write(headgate.folder, f'{MONTHLY}on_late = "redo"\nlate_delay = "10m"\n')
+    assert headgate("define", "pipeline.toml").code == 0
+    assert "redone 10 min after a late input" in headgate("job", "show", "monthly").out
+    printed = headgate("job", "show", "monthly", "--json").json["maps"]["days"]["late_delay"]
+    write(headgate.folder, f'{MONTHLY}on_late = "redo"\nlate_delay = {printed}\n')
+    assert headgate("define", "pipeline.toml", "--json").json["changes"] == []
+
+
 @pytest.mark.parametrize(
     ("written", "said"),
     [

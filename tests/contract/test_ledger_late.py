@@ -142,6 +142,17 @@ def test_late_inputs_cause_one_redo_after_a_while(gate: Gate) -> None:
     assert [event for event, _, _ in told(gate, "merge", "s1")].count("late") == 1
 
 
+def test_the_delay_of_a_redo_may_be_written_with_a_unit(gate: Gate) -> None:
+    ledger = merging(gate, need="any", on_late="redo", late_delay="2h")
+    found = ledger.job("merge")[0]
+    assert found.maps["lanes"].late_delay == 7200
+    assert "redone 2 h after a late input" in str(found.maps["lanes"])
+    again = ledger.define_job(
+        "merge", inputs=["lanes"], outputs=["samples"], maps={"lanes": found.maps["lanes"].to_document()}
+    )
+    assert again.changes == (), "what is returned may be defined again"
+
+
 def test_success_compares_what_was_read_with_what_is_there(gate: Gate) -> None:
     ledger = merging(gate, need="any", on_late="redo", late_delay=0)
     ledger.publish("lanes", ["s1.1", "s1.2"])

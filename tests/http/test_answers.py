@@ -305,3 +305,27 @@ def test_a_report_without_token_or_state_names_the_missing_fields(
         assert answer.status_code == 422
         assert [each["where"] for each in answer.json()["errors"]] == [f"body.{name}" for name in missing]
         assert all(f"body.{name}: Field required" in answer.json()["detail"] for name in missing)
+
+
+def test_the_delay_of_a_redo_is_read_with_a_unit_and_answered_in_seconds(gate: Gate, admin: httpx2.Client) -> None:
+    for dataset in ("lanes", "samples"):
+        gate.ledger.define_dataset(dataset)
+    mapping: dict[str, object] = {
+        "kind": "split",
+        "format": "{s}.{l}",
+        "job_format": "{s}",
+        "on_late": "redo",
+        "late_delay": "10m",
+    }
+    definition = {"inputs": ["lanes"], "outputs": ["samples"], "maps": {"lanes": mapping}}
+    assert admin.put("/v1/jobs/merge", json=definition).status_code == 200
+    found = admin.get("/v1/jobs/merge").json()["job"]["maps"]
+    assert found["lanes"]["late_delay"] == 600
+    assert admin.put("/v1/jobs/merge", json={**definition, "maps": found}).json()["changes"] == []
+    mapping["late_delay"] = True
+    assert admin.put("/v1/jobs/merge", json=definition).status_code == 422, "it is not coerced"
+    mapping["late_delay"] = "soon"
+    assert (
+        "late_delay 'soon' of job 'merge' is not a duration"
+        in admin.put("/v1/jobs/merge", json=definition).json()["detail"]
+    )

@@ -11,8 +11,10 @@ from headgate.core.ledger.mappings.model import InputMap, MapKind
 from headgate.core.ledger.mappings.parsing import KEYS, KEYS_OF, parse_map, parse_maps
 from headgate.core.ledger.model import Job
 from headgate.core.ledger.pipeline import warnings_for
+from headgate.core.values.durations import DAY
 from headgate.core.values.wire import parse, plain
 
+MONTH = {"kind": "period", "period": "month", "unit": "day"}
 GOOD: list[dict[str, Any]] = [
     {"kind": "period", "period": "month", "unit": "day"},
     {"kind": "period", "period": "day", "unit": "hour", "zone": "Europe/Berlin", "need": 20, "on_late": "redo"},
@@ -33,6 +35,15 @@ def test_a_mapping_can_be_defined_again_as_it_is_written(document: dict[str, Any
     assert parse(InputMap, plain(found)) == found
     assert set(found.to_document()) <= set(KEYS_OF[found.kind])
     assert found.to_document() | document == found.to_document()
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("10m", 600), ("90", 90), ("0", 0), ("1.5h", 5400), ("30d", 30 * DAY)]
+)
+def test_the_delay_of_a_redo_may_be_written_with_a_unit(written: str, seconds: float) -> None:
+    found = parse_map("days", {**MONTH, "on_late": "redo", "late_delay": written})
+    assert found.late_delay == seconds
+    assert parse_map("days", found.to_document()) == found
 
 
 def test_an_input_without_a_mapping_has_same() -> None:
@@ -57,9 +68,6 @@ def test_an_input_without_a_mapping_has_same() -> None:
 )
 def test_a_mapping_is_described_in_words(document: dict[str, Any], words: str) -> None:
     assert str(parse_map("days", document)) == words
-
-
-MONTH = {"kind": "period", "period": "month", "unit": "day"}
 
 
 @pytest.mark.parametrize(
@@ -91,8 +99,11 @@ MONTH = {"kind": "period", "period": "month", "unit": "day"}
         ({**MONTH, "need": True}, "is neither all nor any"),
         ({**MONTH, "need": "al"}, "did you mean 'all'"),
         ({**MONTH, "on_late": "reddo"}, "did you mean 'redo'"),
-        ({**MONTH, "late_delay": -1}, "is not a number of seconds"),
-        ({**MONTH, "late_delay": float("nan")}, "is not a number of seconds"),
+        ({**MONTH, "late_delay": -1}, "is not a time from 0 to 30 days"),
+        ({**MONTH, "late_delay": float("nan")}, "is not a time"),
+        ({**MONTH, "late_delay": True}, "is not a time"),
+        ({**MONTH, "late_delay": "31d"}, "is not a time from 0 to 30 days"),
+        ({**MONTH, "late_delay": "soon"}, "is not a duration; write 30, 30s, 10m"),
         ({**MONTH, "late_dely": 3}, "is unknown; did you mean 'late_delay'"),
         ({"kind": "window"}, "has neither before nor after"),
         ({"kind": "window", "before": -1}, "maps.days.before -1 is not a whole number"),

@@ -103,7 +103,9 @@ CountAfter = Annotated[int | None, About("window: how many following data ids ar
 ListedIds = Annotated[list[str] | None, About("list: the data ids that every data id of the job reads.")]
 NeedWord = Annotated[str | int, About("How many of them must be READY: all, any, or a number.")]
 OnLateWord = Annotated[str, About("note: late inputs are noted; redo: the chunk is made again.")]
-LateDelay = Annotated[float, About("Seconds that a redo waits for more late inputs.")]
+LateDelay = Annotated[
+    float | str, About("Seconds that a redo waits for more late inputs, or a text such as 10m; at most 30 days.")
+]
 Act = Annotated[str, About("resubmit, hold, unhold or forget.", example=RESUBMIT_EVENT, forced=FORGET_EVENT)]
 Dataids = Annotated[list[str], About("Data ids.", min_length=1, max_length=5000)]
 Downstream = Annotated[bool, About("Include everything produced from them.")]

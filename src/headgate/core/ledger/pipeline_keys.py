@@ -353,5 +353,10 @@ MAP = (
         "What happens when an input arrives, or changes, after it was read. `note`: the chunk keeps its status and "
         "says so. `redo`: it is made again.",
     ),
-    Key("late_delay", "number", "600", "Seconds that a redo waits, so that many late inputs cause one redo."),
+    Key(
+        "late_delay",
+        "seconds or text",
+        "600",
+        "How long a redo waits, so that many late inputs cause one redo; `30s`, `10m`; at most 30 days.",
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
@@ -20,6 +21,16 @@ def parse_duration(text: str) -> float:
     if found is None:
         raise ValueError("is not a duration; write 30, 30s, 10m, 2h or 1d")
     return float(found["number"]) * WRITTEN_UNITS[found["unit"]]
+
+
+def parse_seconds(value: object, most: float, *, least: float = 0.0) -> float:
+    """The seconds of a number or of such a text. ValueError with the reason unless they are within these limits."""
+    found = parse_duration(value) if isinstance(value, str) else value
+    usable = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
+    if not usable or not least <= found <= most:  # type: ignore[operator]
+        low = f"{least / DAY:g}" if least else "0"
+        raise ValueError(f"is not a time from {low} to {most / DAY:g} days; write 90m, 2h or 1d")
+    return float(found)  # type: ignore[arg-type]
 
 
 def in_words(seconds: float) -> str:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from enum import Enum
-from types import GenericAlias
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -37,6 +37,8 @@ from headgate.operations.declaring import (
 
 T = TypeVar("T")
 Responses = dict[int | str, dict[str, Any]]
+#: Types whose values are never coerced in a body, alone or as a choice.
+SCALARS = frozenset({str, int, float, bool})
 #: The modules that define nouns.
 NOUNS = ("headgate.core.", "headgate.operations.")
 #: The OpenAPI of a body that is a file.
@@ -168,17 +170,25 @@ def _constrained(argument: Argument) -> Any:
     told: dict[str, Any] = {"description": about.text} if about.text else {}
     if about.example is not None:
         told["examples"] = [about.example]
-    if float in (argument.shape, *get_args(argument.shape)):
-        limits["allow_inf_nan"] = False
     present = without_none(argument.shape)
-    if argument.place == "body" and present in (str, int, float, bool):
+    if present is float:
+        limits["allow_inf_nan"] = False
+    if argument.place == "body" and isinstance(present, type) and present in SCALARS:
         limits["strict"] = True
-    inner = _with_models(present)
+    inner = _strict_choice(present) if argument.place == "body" else _with_models(present)
     marks_by_place: dict[str, Any] = {"body": Field, "query": Query, "path": Path}
     mark = marks_by_place[argument.place]
     if present is argument.shape:
         return Annotated[inner, mark(**told, **limits)]
     return Annotated[(Annotated[inner, Field(**limits)] if limits else inner) | None, mark(**told)]
+
+
+def _strict_choice(shape: Any) -> Any:
+    """A type in a body; the scalars of a choice are not coerced either."""
+    parts = get_args(shape)
+    if get_origin(shape) not in (Union, UnionType) or not SCALARS.issuperset(parts):
+        return _with_models(shape)
+    return Union[tuple(Annotated[each, Field(strict=True)] for each in parts)]  # noqa: UP007 - made of a tuple
 
 
 # ---------------------------------------------------------------- answers

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from headgate.core.ledger.expectations.model import Expectation
 from headgate.core.ledger.mappings.calendar import Unit, one
 from headgate.core.ledger.mappings.parsing import check_zone
 from headgate.core.ledger.mappings.stamps import FORMATS, Grain, stamp_format
-from headgate.core.values.durations import DAY, HOUR, MINUTE, parse_duration
+from headgate.core.values.durations import DAY, HOUR, MINUTE, parse_seconds
 from headgate.core.values.names import check_name
 from headgate.core.values.words import check_word, suggestion
 
@@ -143,16 +142,10 @@ class _WrittenExpectation:
         return check_zone(self.key("zone"), self.given.get("zone", "UTC"))
 
     def _seconds(self, name: str, most: float, *, least: float = 0.0) -> float:
-        value = self.given.get(name, 0.0)
         try:
-            found = parse_duration(value) if isinstance(value, str) else value
+            return parse_seconds(self.given.get(name, 0.0), most, least=least)
         except ValueError as error:
             raise self.bad(name, str(error)) from None
-        usable = isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
-        if not usable or not least <= found <= most:
-            low = f"{least / DAY:g}" if least else "0"
-            raise self.bad(name, f"is not a time from {low} to {most / DAY:g} days; write 90m, 2h or 1d")
-        return float(found)
 
     def _from(self, form: str) -> datetime:
         """The time that `from` names: a day or time, or a data id in the format of the others."""

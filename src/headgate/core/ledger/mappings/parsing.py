@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -21,6 +20,7 @@ from headgate.core.ledger.mappings.model import (
 )
 from headgate.core.ledger.mappings.patterns import NamePattern, name_pattern
 from headgate.core.ledger.mappings.stamps import FORMATS, Grain, stamp_format
+from headgate.core.values.durations import DAY, parse_seconds
 from headgate.core.values.names import check_name
 from headgate.core.values.plurals import plural
 from headgate.core.values.words import check_word, nearest, suggestion
@@ -28,7 +28,7 @@ from headgate.core.values.words import check_word, nearest, suggestion
 #: Maximum number of data ids that a definition lets one data id of a job read.
 MOST_IDS = 10_000
 #: The longest `late_delay`, in seconds.
-LONGEST_LATE_DELAY = 30 * 86_400.0
+LONGEST_LATE_DELAY = 30.0 * DAY
 KEYS = tuple(each.name for each in fields(InputMap))
 #: Keys that may appear beside any kind but `same`.
 COMMON = ("kind", "need", "on_late", "late_delay")
@@ -212,11 +212,10 @@ class _Written:
         return value
 
     def _late_delay(self) -> float:
-        value = self.given.get("late_delay", LATE_DELAY)
-        usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not usable or not 0 <= value <= LONGEST_LATE_DELAY:
-            raise self.bad("late_delay", f"is not a number of seconds from 0 to {LONGEST_LATE_DELAY:,.0f}")
-        return float(value)
+        try:
+            return parse_seconds(self.given.get("late_delay", LATE_DELAY), LONGEST_LATE_DELAY)
+        except ValueError as error:
+            raise self.bad("late_delay", str(error)) from None
 
     def _need(self, found: InputMap) -> str | int:
         need = self.given.get("need", NEED_ALL)
