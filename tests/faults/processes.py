@@ -162,6 +162,10 @@ class Zygote:
         theirs.close()
         self._children: list[Child] = []
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def spawn(self, work: str, **arguments: Any) -> Child:
         """Fork a process that runs `module:function(channel, **arguments)`."""
         ours, theirs = socket.socketpair()

@@ -59,6 +59,11 @@ class Subject:
         theirs.close()
         self._channel = Channel(ours)
         assert self._channel.receive() == {"kind": "ready"}
+        unlink_shared(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ask(self, kind: str, **order: Any) -> Message:
         self._channel.send(kind, **order)
@@ -84,6 +89,20 @@ def library() -> str:
     if not found:
         cannot_be_had("faketime", "libfaketime is missing: install the Debian package faketime")
     return str(found[0])
+
+
+def shared_by(pid: int) -> list[Path]:
+    """The files of the memory and the semaphore that libfaketime made for a process."""
+    found = (Path("/dev", "shm", name) for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"))
+    return [each for each in found if each.exists()]
+
+
+def unlink_shared(pid: int) -> None:
+    """Remove them by name while the process lives: it keeps using them, and leaves nothing however it ends. So they are
+    certainly its own, and not those of a process of another run with the same number.
+    """
+    for each in shared_by(pid):
+        each.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -154,3 +173,9 @@ def test_a_jump_of_somebody_elses_clock(store_url: str, tmp_path: Path, jump: in
         lock = other.ask("acquire", client="jumper", resource=R, wait=30)
         assert lock["token"] > dead.token
         assert time.monotonic() - asked < 2 * LEASE + SLACK_SECONDS
+
+
+def test_a_killed_process_leaves_no_shared_memory(tmp_path: Path) -> None:
+    with subject(f"sqlite:///{tmp_path}/headgate.db", tmp_path) as process:
+        process.jump(HOUR)
+    assert shared_by(process.pid) == []

@@ -7,13 +7,14 @@ one that never did can take a lock from a living holder, which learns of it with
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Self
 
 import pytest
 
 import headgate
 from headgate import Gate, LockLost, LockRefused
 from tests.faults.conftest import Report
-from tests.faults.test_clock import library
+from tests.faults.test_clock import library, shared_by, unlink_shared
 from tests.servers import MariaDB, PostgreSQL, PrivateServer
 from tests.waiting import until
 
@@ -35,18 +36,25 @@ def with_a_clock(kind: type[PrivateServer]) -> PrivateServer:
             same = ["FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1"]
             return ["env", *fake, *same, *super()._command()]
 
+        def start(self) -> Self:
+            super().start()
+            unlink_shared(self.pid)
+            return self
+
     return Clocked()
 
 
 @contextmanager
 def running(kind: type[PrivateServer]) -> Iterator[tuple[str, Callable[[int], None]]]:
-    """A database on such a server, and how to set its clock."""
+    """A database on such a server, and how to set its clock. It leaves no shared memory."""
     with with_a_clock(kind) as server:
+        pid = server.pid
 
         def set_clock(seconds: int) -> None:
             (server.folder / "clock").write_text(f"{seconds:+d}")
 
         yield server.fresh(), set_clock
+    assert shared_by(pid) == []
 
 
 def left(gate: Gate, lock_id: str) -> float:

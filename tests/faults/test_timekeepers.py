@@ -14,7 +14,7 @@ from headgate.stores.sql.database.sql_text import Statement
 from tests.contract.ledger_steps import database
 from tests.faults.conftest import Report
 from tests.faults.processes import Child, Zygote
-from tests.faults.test_clock import library
+from tests.faults.test_clock import library, unlink_shared
 from tests.faults.timekeepers import DATASET, keep_time, publish
 from tests.figures import FULL
 from tests.waiting import until
@@ -57,6 +57,7 @@ class Night:
         )  # fmt: skip
         self._started = 0
         self._publisher = self._spawn(publish.__name__, expect=EXPECT | {"from": f"{first}"})
+        unlink_shared(self._processes.pid)
         self.keepers: list[Child] = []
         self.kills = 0
 
