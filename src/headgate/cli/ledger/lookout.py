@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from headgate.cli.processes.readiness import ready
 from headgate.cli.processes.stopping import STOP_SIGNALS
 from headgate.core.errors import HeadgateError, Unavailable
 
@@ -260,11 +260,11 @@ class _Watch:
 
     def _hear(self, seconds: float) -> None:
         """Read orders for that long, or until the store wakes it."""
-        ready = select.select([self._orders, self._bell], [], [], seconds)[0]
-        if self._bell in ready:
+        found = ready([self._orders, self._bell], seconds)
+        if self._bell in found:
             with suppress(BlockingIOError):
                 os.read(self._bell, PORTION)
-        if self._orders in ready:
+        if self._orders in found:
             data = os.read(self._orders, PORTION)
             if not data:
                 raise _Over

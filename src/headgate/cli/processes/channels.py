@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from headgate.cli.processes.readiness import ready
+
 #: Number of bytes that are passed on at a time.
 PORTION = 65536
 #: Pause before a write to a blocked output of ours is retried (seconds).
@@ -59,7 +61,7 @@ class Channel:
         """
         if self._ended.wait(patience):
             return True
-        empty = not select.select([self._ours], [], [], 0)[0]
+        empty = not ready([self._ours], 0)
         return empty and not self._busy  # In this order: it becomes busy before it reads.
 
     def close(self) -> None:
@@ -78,7 +80,7 @@ class Channel:
         poll.register(self._ours, select.POLLIN)
         poll.register(self._wakes, select.POLLIN)
         try:
-            while not any(ready == self._wakes for ready, _ in poll.poll()):
+            while not any(woken == self._wakes for woken, _ in poll.poll()):
                 self._busy = True
                 data = self._read()
                 if not data:
@@ -107,7 +109,7 @@ class Channel:
             try:
                 rest = rest[os.write(self._number, rest) :]
             except BlockingIOError:  # Another process has set it.
-                select.select([self._wakes], [self._number], [], FULL_SECONDS)
+                ready([self._wakes], FULL_SECONDS, writable=[self._number])
             except OSError as error:
                 self.error = error
                 return False

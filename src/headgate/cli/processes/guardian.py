@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import os
-import select
 import signal
 import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from headgate.cli.processes.readiness import ready
 from headgate.service.leases.clock import steady
 
 #: A group, and the time of steady() at which it is killed; infinite: when this process dies; negative: never.
@@ -85,7 +85,7 @@ def _watch(orders: int) -> list[int]:
     while True:
         due = min(moments.values(), default=math.inf)
         left = None if due == math.inf else max(due - steady(), 0)
-        if select.select([orders], [], [], left)[0]:
+        if ready([orders], left):
             heard = os.read(orders, 512 * ORDER.size)
             if not heard:
                 return list(moments)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import select
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol
 
+from headgate.cli.processes.readiness import ready
 from headgate.cli.processes.stopping import STOP_SIGNALS
 from headgate.core.errors import BadValue, Lost
 from headgate.service.leases.clock import steady
@@ -171,7 +171,7 @@ class Following:
         signalled = self._code is not None and -self._code in STOP_SIGNALS
         until = steady() + (SETTLE_SIGNALLED_SECONDS if signalled else min(lasted * SETTLE_PART, SETTLE_SECONDS))
         while not self.stopped_by and self.lost is None and (left := until - steady()) > 0:
-            if select.select([self._alarm], [], [], left)[0]:
+            if ready([self._alarm], left):
                 with suppress(BlockingIOError):
                     os.read(self._alarm, 4096)
 
@@ -226,7 +226,7 @@ class Following:
         if self._kill_at == math.inf:
             to_ask = deadline - self._limits.grace - self._limits.reserve - steady()
             pause = max(min(LOOK_SECONDS, self._limits.lease / 8, to_ask), 0)
-        if select.select([self._alarm], [], [], pause)[0]:
+        if ready([self._alarm], pause):
             with suppress(BlockingIOError):
                 os.read(self._alarm, 4096)
 
