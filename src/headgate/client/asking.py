@@ -18,6 +18,12 @@ T = TypeVar("T")
 ASK_SECONDS = 8.0
 #: The pause between two requests of a waiter that the service cannot wake.
 POLL_SECONDS = 1.0
+#: A service that answers with nothing after less than this part of the time it may wait has answered early.
+HELD_PART = 0.9
+#: The first and the longest pause after such an answer (seconds); it doubles with each that follows.
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 1.0
+#: Sleep in this thread.
+pause = time.sleep
 #: A leased result of a waiting request is used unchanged if the request took at most this part of the lease.
 USABLE_PART = 0.1
 
@@ -39,11 +45,19 @@ class WaitingThere(Looking[T]):
         if seconds == 0:
             return self.look()
         deadline = math.inf if seconds is None else steady() + seconds
+        early = SHORTEST_PAUSE
         while (left := deadline - steady()) > 0:
             if (rest := self._rest_left) > 0:
-                time.sleep(min(rest, left))
-            elif (found := self._rested(partial(self._ask, min(left, ASK_SECONDS)))) is not None:
+                pause(min(rest, left))
+                continue
+            began, hold = steady(), min(left, ASK_SECONDS)
+            if (found := self._rested(partial(self._ask, hold))) is not None:
                 return found
+            if self._is_unfinished() or steady() - began >= hold * HELD_PART:
+                early = SHORTEST_PAUSE
+            elif (left := deadline - steady()) > 0:
+                pause(min(early, left))
+                early = min(early * 2, LONGEST_PAUSE)
         return None
 
 
