@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from base64 import b64encode, urlsafe_b64encode
 from html import escape
 from urllib.parse import quote, quote_plus
@@ -92,6 +93,45 @@ def test_a_long_secret_is_masked_also_in_lines_of_base64(width: int) -> None:
     lines = re.sub(f"(.{{{width}}})", r"\1\n", b64encode(secret.encode()).decode()).splitlines()
     text = kept("\n".join(["before", *lines, "after", ""]).encode(), 65536, secret)
     assert text.splitlines() == ["before", *([MASKED] * len(lines)), "after"]
+
+
+@pytest.mark.parametrize("width", [76, 64, 60])
+@pytest.mark.parametrize("before", [*range(60), 200])
+def test_a_secret_amid_other_text_is_masked_in_lines_of_base64(width: int, before: int) -> None:
+    secret = "".join(f"{number:03}-" for number in range(30))
+    coded = b64encode(f"{'u' * before}{secret}:more and more".encode()).decode()
+    lines = re.sub(f"(.{{{width}}})", r"\1\n", coded).splitlines()
+    text = kept("\n".join(["before", *lines, "after", ""]).encode(), 65536, secret)
+    inner = b64encode(bytes(before % 3) + secret.encode()).decode()[4:-4]
+    left = text.replace("\n", "")
+    assert not [inner[at : at + 6] for at in range(len(inner) - 5) if inner[at : at + 6] in left]
+    assert len(text.splitlines()) == len(lines) + 2, "the lines stay"
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+
+
+@pytest.mark.parametrize("width", [76, 60])
+def test_a_secret_in_lines_of_base64_is_masked_wherever_the_output_is_cut(width: int) -> None:
+    """Between two writes, and where the kept end begins."""
+    secret = "".join(f"{number:03}-" for number in range(60))
+    coded = b64encode(f"user:{secret}:more and more".encode()).decode()
+    lines = re.sub(f"(.{{{width}}})", r"\1\n", coded).splitlines()
+    inner = b64encode(bytes(2) + secret.encode()).decode()[4:-4]
+    pieces = {inner[at : at + 12] for at in range(len(inner) - 11)}
+    for cut in range(1, len(lines)):
+        begun = kept("\n".join(["before", *lines[:cut], ""]).encode(), 65536, secret, ended=False)
+        rest = kept("\n".join([*lines[cut - 1 :], "after", ""]).encode(), 65536, secret, whole=False)
+        for text in (begun, rest):
+            assert not [piece for piece in pieces if piece in text.replace("\n", "")]
+
+
+def test_lines_that_hold_many_secrets_are_masked_in_bounded_time() -> None:
+    secret = "aB3" * 20
+    coded = b64encode(secret.encode() * 20_000).decode()
+    began = time.process_time()
+    text = kept(re.sub("(.{76})", r"\1\n", coded).encode(), 1 << 22, secret)
+    assert time.process_time() - began < 10
+    assert set(text) <= set(f"{MASKED}\n")
 
 
 def test_each_line_of_a_secret_of_several_lines_is_masked() -> None:

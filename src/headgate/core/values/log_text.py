@@ -7,6 +7,7 @@ before the first whole line is dropped, and a line that is still being written i
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -43,6 +44,7 @@ _HTML_SAFE = {ord(each): f"\\u{ord(each):04x}" for each in "<>&"}
 _SHELL_SPECIAL = re.compile(r"[^\w@%+=:,./-]")
 #: Characters in a line of base64, as MIME and PEM have it.
 _BASE64_LINES = (76, 64)
+_BASE64 = re.compile("[A-Za-z0-9+/_-]+={0,2}")
 #: Base64 as it may stand in a URL.
 _URL_SAFE = str.maketrans("+/", "-_")
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
@@ -138,7 +140,7 @@ def keep_end(raw: bytes, limit: int, forms: Sequence[str], *, whole: bool, ended
         text = _without_head(text, forms)
     if not ended:
         text = text[: text.rfind("\n") + 1]
-    text = _without_beginning(redact(hide_parts(text, forms)), forms)
+    text = _without_beginning(redact(hide_parts(_hide_wrapped(text, forms), forms)), forms)
     kept = last_bytes(text, limit)
     return KeptEnd(kept, not whole or len(kept) < len(text))
 
@@ -166,6 +168,58 @@ def _without_head(text: str, forms: Sequence[str]) -> str:
     if key_end is not None and _KEY_BEGINS not in text[: key_end.start()]:
         text = MASKED + text[key_end.start() :]
     return text
+
+
+def _hide_wrapped(text: str, forms: Sequence[str]) -> str:
+    """Mask secrets in base64 that is cut into lines anywhere: its lines begin at any place of a secret amid other text.
+    The lines stay.
+    """
+    joined = text.replace("\n", "")
+    coded = [form for form in forms if len(form) >= SHORTEST_INNER and _BASE64.fullmatch(form)]
+    places = sorted(place for form in coded for place in _places(joined, form))
+    return _masked_lines(text, places) if places else text
+
+
+def _places(text: str, form: str) -> Iterator[tuple[int, int]]:
+    """Where a form begins and ends, and where it may have been cut: its end at the beginning of the text, and its
+    beginning at the end.
+    """
+    lengths = range(min(len(form) - 1, len(text)), SHORTEST_INNER - 1, -1)
+    if length := next((each for each in lengths if text.startswith(form[-each:])), 0):
+        yield 0, length
+    if length := next((each for each in lengths if text.endswith(form[:each])), 0):
+        yield len(text) - length, len(text)
+    at = text.find(form)
+    while at >= 0:
+        yield at, at + len(form)
+        at = text.find(form, at + len(form))
+
+
+def _masked_lines(text: str, places: Sequence[tuple[int, int]]) -> str:
+    """The text with a mask in each line for what is at these places, which count no line ends. They are sorted."""
+    lines, begin, left = [], 0, deque(_merged(places))
+    for line in text.split("\n"):
+        end, at, shown = begin + len(line), begin, ""
+        while left and left[0][0] < end:
+            low, high = max(left[0][0], at), min(left[0][1], end)
+            shown, at = shown + line[at - begin : low - begin] + MASKED, high
+            if left[0][1] > end:  # It goes on in the next line.
+                break
+            left.popleft()
+        lines.append(shown + line[at - begin :])
+        begin = end
+    return "\n".join(lines)
+
+
+def _merged(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same places, with those that overlap as one."""
+    found: list[tuple[int, int]] = []
+    for low, high in places:
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        else:
+            found.append((low, high))
+    return found
 
 
 def _without_beginning(text: str, forms: Sequence[str]) -> str:
