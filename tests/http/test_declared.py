@@ -5,6 +5,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -16,7 +18,7 @@ import headgate.client
 from headgate import Gate
 from headgate.client.connection import ServiceConnection
 from headgate.client.sending import remote, send
-from headgate.core.errors import BadValue
+from headgate.core.errors import BadValue, NotAllowed
 from headgate.http.api import description
 from headgate.http.api.handlers import Handlers, Served, repeat_of
 from headgate.http.app import API
@@ -37,7 +39,7 @@ from headgate.operations import (
     whole,
 )
 from headgate.operations.arguments import USUAL, By, Count, Reason
-from headgate.operations.declaring import REQUIRED, About, Declarations, Idempotency, Operation, Page
+from headgate.operations.declaring import REQUIRED, About, AsTuple, Declarations, Idempotency, Operation, Page
 from tests.http.conftest import Tokens
 
 #: Every declaration.
@@ -71,8 +73,38 @@ def names(after: str | None = None, limit: int = 2) -> Page[str]:  # type: ignor
     """List shelves."""
 
 
+@dataclass(frozen=True)
+class Book:
+    """What a method takes as one object."""
+
+    title: str
+    pages: int
+
+
+@dataclass(frozen=True)
+class Spot:
+    """What a method returns as a tuple."""
+
+    shelf: str
+    since: datetime
+
+
+@shelves.post(
+    "/shelves/{shelf}/books", "operate", repeat=Idempotency.KEY, answer="Where it is.", packed={"book": Book},
+    renamed={"on": "since"},
+)  # fmt: skip
+def place(  # type: ignore[empty-body] # a declaration has none
+    shelf: str, title: str, pages: int, on: Annotated[str, About(parsed=datetime)],
+    squeeze: Annotated[bool, About(forced=True)] = False,
+) -> AsTuple[Spot]:  # fmt: skip
+    """Place a book."""
+
+
 class Shelves:
     """The method that a declared operation calls."""
+
+    def place(self, name: str, book: Book, since: datetime, *, squeeze: bool = False) -> tuple[str, datetime]:
+        return f"{name}: {book.title}, {book.pages}, {squeeze}", since
 
     def tidy(self, shelf: str, *, most: int, reason: str, by: str | None = None) -> int:
         return len(f"{shelf}{reason}{by}"[:most])
@@ -135,8 +167,27 @@ def test_a_new_operation_takes_a_declaration_and_a_method_of_its_service(server:
             far.tidy("one", most=0, reason="dust")
 
 
+<<<<<<< HEAD
 def test_the_client_sends_requests_by_declarations_alone() -> None:
     """Paths, methods and keys are written in one place."""
+=======
+@pytest.mark.usefixtures("served")
+def test_an_object_in_python_is_fields_in_json(server: Server, gate: Gate, with_scopes: Tokens) -> None:
+    day, book = datetime(2026, 11, 19, tzinfo=UTC), Book("Tides", 90)
+    with closing(ServiceConnection(server.url, gate.tokens.new("a client", ["operate"]).token)) as connection:
+        assert RemoteShelves(connection).place("one", book, day) == Shelves().place("one", book, day)
+        with pytest.raises(NotAllowed, match="squeeze=True; it needs the scope admin:force"):
+            RemoteShelves(connection).place("one", book, day, squeeze=True)
+    body = {"title": "Tides", "pages": 90, "on": "2026-11-19T00:00:00Z", "squeeze": True}
+    answer = with_scopes("operate", "admin:force").post("/v1/shelves/one/books", json=body)
+    assert answer.json() == {"shelf": "one: Tides, 90, True", "since": "2026-11-19T00:00:00Z"}
+    wrong = with_scopes("operate").post("/v1/shelves/one/books", json={**body, "on": "soon", "squeeze": False})
+    assert (wrong.status_code, wrong.json()["detail"][:23]) == (422, "on 'soon' is not valid:")
+
+
+def test_the_client_asks_by_declarations_alone() -> None:
+    """Paths, methods and keys are written down once."""
+>>>>>>> e1b6bb1c (Prove the keywords of declarations on an operation of a test)
     folder = Path(headgate.client.__file__).parent
     by_hand = re.compile(r"onnection\.(get|pages|send|once|upload)\(|\.request\(")
     others = [each for each in folder.glob("*.py") if each.name not in ("connection.py", "sending.py")]

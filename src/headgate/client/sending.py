@@ -221,6 +221,8 @@ def _sending(method: Callable[..., Any], operation: Operation) -> Callable[..., 
 
 def _declared(operation: Operation, asked: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a method by their declared names. It may use other names for those in the path."""
+    declared_as = {other: name for name, other in operation.renamed.items()}
+    asked = {declared_as.get(name, name): value for name, value in asked.items()}
     for name in operation.packed:
         asked |= plain(asked.pop(name))
     others = [name for name in asked if name not in operation.arguments]
