@@ -167,10 +167,6 @@ def test_a_new_operation_takes_a_declaration_and_a_method_of_its_service(server:
             far.tidy("one", most=0, reason="dust")
 
 
-<<<<<<< HEAD
-def test_the_client_sends_requests_by_declarations_alone() -> None:
-    """Paths, methods and keys are written in one place."""
-=======
 @pytest.mark.usefixtures("served")
 def test_an_object_in_python_is_fields_in_json(server: Server, gate: Gate, with_scopes: Tokens) -> None:
     day, book = datetime(2026, 11, 19, tzinfo=UTC), Book("Tides", 90)
@@ -185,9 +181,8 @@ def test_an_object_in_python_is_fields_in_json(server: Server, gate: Gate, with_
     assert (wrong.status_code, wrong.json()["detail"][:23]) == (422, "on 'soon' is not valid:")
 
 
-def test_the_client_asks_by_declarations_alone() -> None:
-    """Paths, methods and keys are written down once."""
->>>>>>> e1b6bb1c (Prove the keywords of declarations on an operation of a test)
+def test_the_client_sends_requests_by_declarations_alone() -> None:
+    """Paths, methods and keys are written in one place."""
     folder = Path(headgate.client.__file__).parent
     by_hand = re.compile(r"onnection\.(get|pages|send|once|upload)\(|\.request\(")
     others = [each for each in folder.glob("*.py") if each.name not in ("connection.py", "sending.py")]

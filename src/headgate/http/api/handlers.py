@@ -112,7 +112,7 @@ class Served:
             if arguments[name] is not None:
                 arguments[name] = _read(shape, arguments[name], name)
         for name, kind in self.operation.packed.items():
-            arguments[name] = PACKED.get(kind, partial(_pack, kind))(arguments)
+            arguments[name] = PACKED[kind](arguments) if kind in PACKED else _pack(kind, arguments)
         result = await self._carry_out(call, arguments)
         return result if isinstance(result, Response) else self._answer(result, who)
 

@@ -242,7 +242,8 @@ async def found_within(
 ) -> T | None:
     """The result of a check, at once or within that many seconds; None: nothing was found. See `Turns.wait`."""
     turns: Turns = request.app.state.service.turns
-    return await asked_to_wait(request, seconds, turns.wait(key, looking, steady() + seconds, again=again))
+    work = turns.wait(key, looking, steady() + seconds, again=again)
+    return await asked_to_wait(request, seconds, work)
 
 
 async def followed(request: Request, following: EndWait[T], seconds: float) -> T:
