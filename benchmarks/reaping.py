@@ -1,7 +1,7 @@
 """`make bench-reaping`: how fast expired locks and claims are freed, and how long others wait meanwhile.
 
 A second process acquires and releases locks on other resources all the time: its slowest pair is the longest that
-one step of the reaper keeps anybody waiting.
+one step of the reaper blocks others.
 """
 
 from __future__ import annotations

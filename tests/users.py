@@ -12,7 +12,7 @@ from typing import Any
 def as_user(user: int, groups: Sequence[int], work: Callable[[], Any], umask: int = 0o022) -> Any:
     """Return what `work` returns; what it raises, as a text. The first of the groups is the user's own.
 
-    Root alone can be another user; everybody else stays who they are. All modules must be loaded before: another user
+    Root alone can be another user; all other users keep their identity. All modules must be loaded before: another user
     may not read where they are.
     """
     reading, writing = os.pipe()

@@ -248,7 +248,9 @@ def test_processes_that_notice_it_together_do_it_once(gates: Gates, kind: str) -
 @ON_ALL
 @pytest.mark.parametrize("resource", ["r:old", "r:new"])
 @pytest.mark.parametrize("several", [False, True])
-def test_a_floor_that_was_raised_meanwhile_counts_for_everybody(gate: Gate, resource: str, *, several: bool) -> None:
+def test_a_floor_that_was_raised_meanwhile_counts_for_all_processes(
+    gate: Gate, resource: str, *, several: bool
+) -> None:
     """As after a restore, which a connected process does not know of."""
     gate.locks.release(gate.locks.acquire("a", "r:old", "exclusive"))
     floor = state(gate).highest_token + 10**9

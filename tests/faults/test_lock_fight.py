@@ -112,7 +112,7 @@ def freed_within(toll: Toll, history: Sequence[Entry], offset: float, ended: flo
 def next_grants(witness: Witness, toll: Toll, lease: float) -> list[float]:
     """For each dead writer: seconds until somebody else was granted the resource. Bounded by two leases, and more:
 
-    by the pauses of stopped processes (one that is stopped within a transaction keeps everybody from writing), and
+    by the pauses of stopped processes (one that is stopped within a transaction blocks all writers), and
     by dead waiters that stand before the living: one that is handed the resource has it for one more lease, one
     that waits for several resources keeps its place until it was not heard of for WAITER_SECONDS.
     """

@@ -14,7 +14,7 @@ is added anywhere: the product's deadline has to be right for itself.
 
 What is checked, over everything that was seen (`verdict`):
 
-* **overlap**: on one resource, no writer is a live holder at the same time as anybody else.
+* **overlap**: on one resource, no writer is a live holder at the same time as any other.
 * **token order**: a token is greater than every token that had been returned before its request was made; and no
   two grants have the same. (Upgrading is a new grant. Downgrading keeps the token.)
 * **stale write**: the register of a resource accepts a write only with the greatest token that it has seen, and a

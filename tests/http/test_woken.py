@@ -107,7 +107,7 @@ def test_a_waiting_caller_is_woken_by_a_release_elsewhere(gates: tuple[Gate, Gat
     _, other = gates
     held = other.locks.acquire("holder", R, "exclusive")
     caller = ask(server, "/locks", client="waiter", resource=R)
-    until(lambda: other.locks.waiters(R), "its place in the queue")
+    until(lambda: other.locks.waiters(R), "its queue position")
     other.locks.release(held)
     assert caller.answer().status_code == 201
 
@@ -119,7 +119,7 @@ def test_notifications_of_other_programs_do_not_end_listening(gates: tuple[Gate,
     store: Any = mine.store.locks
     held = other.locks.acquire("holder", R, "exclusive")
     caller = ask(server, "/locks", client="waiter", resource=R)
-    until(lambda: other.locks.waiters(R), "its place in the queue")
+    until(lambda: other.locks.waiters(R), "its queue position")
     with psycopg.connect(mine.settings["url"], autocommit=True) as stranger:
         for channel in (store._wakeups.channel, store.news.channel):
             stranger.execute("select pg_notify(%s, w) from unnest('{\"\", a word, -1, 1.5, ²}'::text[]) w", (channel,))
@@ -145,7 +145,7 @@ def test_a_waiting_caller_is_woken_by_the_service_that_it_asked(gates: tuple[Gat
     for act in (release, downgrade, break_it):
         held = gates[0].locks.acquire("holder", act.__name__, "exclusive")
         caller = ask(server, "/locks", client="waiter", resource=act.__name__, mode="shared")
-        until(partial(gates[1].locks.waiters, act.__name__), "its place in the queue")
+        until(partial(gates[1].locks.waiters, act.__name__), "its queue position")
         act(gates[0], held)
         assert caller.answer().status_code == 201, act.__name__
 
@@ -190,7 +190,7 @@ def test_a_caller_that_waits_for_a_lock_on_a_chunk_is_woken_by_the_end_of_its_cl
             claim = gates[1].ledger.claim("fetch", f"{dataid}-{gates.index(gate)}")
             resource = f"data:fetched/{claim.dataid}"
             caller = ask(server, "/locks", client="waiter", resource=resource, mode="shared")
-            until(partial(gates[1].locks.waiters, resource), "its place in the queue")
+            until(partial(gates[1].locks.waiters, resource), "its queue position")
             until(listens(gates[0]), "the service to listen")
             act(gate, claim)
             assert caller.answer().status_code == 201, act.__name__
@@ -209,7 +209,7 @@ def test_a_caller_that_waits_for_a_lock_is_woken_by_the_end_of_a_claim_that_read
     claim = other.ledger.claim("merge", "2026-02")
     resource = "data:days/2026-02-07"
     waiter = Caller(lambda: mine.locks.acquire("writer", resource, "exclusive", wait=PATIENCE))
-    until(lambda: other.locks.waiters(resource), "its place in the queue")
+    until(lambda: other.locks.waiters(resource), "its queue position")
     until(listens(mine), "it to listen")
     other.ledger.fail(claim, "it broke")
     assert waiter.answer().resource == resource

@@ -40,7 +40,7 @@ def test_a_service_that_answers_early_with_nothing_is_asked_less_and_less_often(
     assert max(clock.slept) == LONGEST_PAUSE
 
 
-def test_a_service_that_held_its_answer_is_asked_again_at_once(clock: Clock) -> None:
+def test_a_service_that_held_its_answer_gets_the_next_request_at_once(clock: Clock) -> None:
     def hold(seconds: float) -> None:
         clock.now += seconds
 

@@ -67,7 +67,7 @@ def test_closed_incidents_are_a_separate_notice() -> None:
     assert said == {"incident.opened": 2, "incident.closed": 1}
     opened = next(each for each in found.messages if "-1-opened" in each.id)
     states = [each["state"] for each in json.loads(opened.body)["data"]["incidents"]]
-    assert states == ["open", "closed"], "one that closed before anybody was reported is reported once"
+    assert states == ["open", "closed"], "one that closed before its report is reported once"
 
 
 @pytest.mark.parametrize(

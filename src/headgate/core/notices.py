@@ -186,7 +186,7 @@ def plan_notices(
 
 
 def _closes(incident: Incident) -> bool:
-    """Whether the notice says that it closed. One that closed before anybody knew of it is reported once, as opened."""
+    """Whether the notice says that it closed. One that closed before its report is reported once, as opened."""
     return incident.reported and incident.closed is not None
 
 

@@ -46,7 +46,7 @@ BULK = together(
 
 @click.command("hold", short_help="Put a collection on hold.")
 @click.argument("profile", type=PROFILE)
-@click.option("--reason", required=True, help="Reason, shown to everybody who is affected.")
+@click.option("--reason", required=True, help="Reason, shown to all affected users.")
 @common
 def hold(console: Console, profile: str, reason: str) -> None:
     """Put a collection on hold: its pending batches and jobs become held."""
@@ -191,7 +191,7 @@ def priority(console: Console, job: str, priority: int, reason: str) -> None:
 
 
 @click.command("pause", short_help="Pause the whole queue.")
-@click.option("--reason", required=True, help="Reason, shown to everybody.")
+@click.option("--reason", required=True, help="Reason, shown to all users.")
 @common
 def pause(console: Console, reason: str) -> None:
     """Pause the whole queue: no new work starts; running work finishes."""

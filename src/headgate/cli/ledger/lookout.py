@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headgate.service.leases.looking import Looking
     from headgate.service.ledger.use_cases import Ledger
 
-#: First and longest pause before an unavailable store is asked again.
+#: First and longest pause before an unavailable store is retried.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 #: An order: report the progress of all jobs. Any other order is the name of a job to look out for, after a blank.
 STATES, FINAL_STATES, LOOK = b"states", b"final", b" "
@@ -166,7 +166,7 @@ class Lookout:
             heard.refused = heard.refused or said.get("refused", 0)
 
     def _order(self, line: bytes) -> None:
-        with suppress(BrokenPipeError, OSError):  # It has just died: its successor is asked again.
+        with suppress(BrokenPipeError, OSError):  # It has just died: its successor gets the request.
             os.write(self._orders, line + b"\n")
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Signals that ask a daemon to stop.
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: First and longest pause before an unavailable store is asked again at the start.
+#: First and longest pause before an unavailable store is retried at the start.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 5.0
 
 

@@ -89,7 +89,7 @@ class Dataset:
     uri: str = ""
     #: How its data ids are ordered.
     order: Order = Order.NATURAL
-    #: Other data needed to reach it; visible to everybody.
+    #: Other data needed to reach it; visible to all readers.
     settings: Mapping[str, str] = field(default_factory=dict)
     #: Names of its secrets, each with its version; sealed values are stored separately.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)

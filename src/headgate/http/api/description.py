@@ -60,7 +60,7 @@ def openapi(routes: tuple[Routes, ...]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def openapi_text(routes: tuple[Routes, ...]) -> bytes:
-    """Return it as JSON, encoded once: anybody may request it."""
+    """Return it as JSON, encoded once: any client may request it."""
     return json.dumps(openapi(routes), ensure_ascii=False, separators=(",", ":")).encode()
 
 

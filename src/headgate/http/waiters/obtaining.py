@@ -66,7 +66,7 @@ async def _join(turns: Turns, waiting: LockWait, asked: Asked) -> Granted | None
 async def _take_turn(turns: Turns, waiting: LockWait, place: WaitingPlace) -> Granted | None:
     """The grant made while it waited; None: its time is over."""
     if waiting.ticket is None:
-        raise TypeError("it has no place in the queue")
+        raise TypeError("it has no queue position")
 
     def step(woken: bool) -> Granted | Pause:  # noqa: FBT001 - as all are called
         found = waiting.step(woken=woken)

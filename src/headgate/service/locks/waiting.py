@@ -75,7 +75,7 @@ class LockWait:
     def give_up(self) -> Obtained:
         """The time is over: the grant if it is the turn after all, else LockRefused."""
         if self.ticket is None:
-            raise TypeError("it has no place in the queue")
+            raise TypeError("it has no queue position")
         with self._in_time():
             found = self._obtaining.give_up(self.ticket)
         self._grant = found.grant

@@ -7,7 +7,7 @@
     /clients/-<client>                         since = ctime
     /locks/<2 letters>/<resource key>          the resource's state; its version guards every change
         /lock-<token>-<request letters>        a grant; since = ctime, renewed at its mtime; data: see below
-        /wait:…:<sequence>                     a place in the queue: ephemeral; ticket = czxid
+        /wait:…:<sequence>                     a queue position: ephemeral; ticket = czxid
         /delay-<token>                         a dead writer's lock-delay runs since its ctime
     /history/<number>/<names>:<sequence>       what happened; id = number and sequence, at = ctime
     /mail/<session>                            notifies a waiter that its turn has come: ephemeral

@@ -23,7 +23,7 @@ class Servers:
     patience: float | None = None
     #: Name and password for ZooKeeper's digest scheme.
     auth: list[tuple[str, str]] = field(default_factory=list)
-    #: Access rights of our nodes; None: everybody.
+    #: Access rights of our nodes; None: any client.
     acl: list[Any] | None = None
     #: Encryption of the connection: none unless the URL asks for it, because ZooKeeper uses a separate port for it.
     tls: Tls = NO_TLS

@@ -145,7 +145,7 @@ class WaitQueue:
                 found = self._find_places(wait)
             if found:
                 return found
-            tries.again("no place in the queue could be taken")
+            tries.again("no queue position could be taken")
 
     def _join_one(self, wait: Wait) -> tuple[int, list[View]] | None:
         """In one trip: take the position, and read the resource."""

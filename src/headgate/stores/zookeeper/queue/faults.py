@@ -52,7 +52,7 @@ class Places:
     odd: dict[str, list[str]] = field(default_factory=dict)
     #: Locks that unfinished jobs may need for their objects.
     objects: set[str] = field(default_factory=set)
-    #: Locks and jobs whose consumer died, and which another program goes on with.
+    #: Locks and jobs whose consumer died, and which another program continues.
     left: set[tuple[str, str]] = field(default_factory=set)
     strays: list[str] = field(default_factory=list)
 
@@ -126,7 +126,7 @@ class Faults:
             if each.noted:
                 what, guard = f"its job {each.job or '(unknown)'} is gone", list[Op]()
                 if is_left:
-                    what = f"the consumer of {each.job} died, and another program goes on with that job"
+                    what = f"the consumer of {each.job} died, and another program continues that job"
                     guard = self._objects.nobody_of_ours(each.job)
                 yield Finding(Fault("object-lock", each.path, what, "remove the lock"), [*guard, *each.removal()])
             elif lasts and each.name not in places.objects:

@@ -60,7 +60,7 @@ class Reaping:
                 yield record
 
     def _give_up_objects(self, record: ItemNodes) -> None:
-        """Another program goes on with the job of a consumer of ours that died, and needs its object."""
+        """Another program continues the job of a consumer of ours that died, and needs its object."""
         objects, job = self._ops.objects, record.item.id
         if ops := objects.release(objects.left_by(record), job):
             status = Op("check", self._tree.status(job), version=record.version)

@@ -280,7 +280,7 @@ class Taking:
         return marked
 
     def _let_go_later(self, session: ZkSession, item_id: str, mark: str, token: int) -> None:
-        """This session may have taken it without anybody knowing: release it once the server answers."""
+        """This session may have taken it without notice: release it once the server answers."""
 
         def work() -> None:
             try:
