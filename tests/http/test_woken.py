@@ -151,9 +151,7 @@ def test_a_waiting_caller_is_woken_by_the_service_that_it_asked(gates: tuple[Gat
 
 
 @pytest.mark.parametrize("gates", STORES, indirect=True)
-def test_a_waiting_caller_is_woken_when_the_waiter_before_it_disconnects(
-    gates: tuple[Gate, Gate], server: Server
-) -> None:
+def test_a_caller_is_woken_when_the_waiter_before_it_disconnects(gates: tuple[Gate, Gate], server: Server) -> None:
     gates[1].locks.acquire("holder", R, "shared")
     token = server.service.gate.tokens.new("a test", ["lock:acquire"]).token
     there = urlsplit(server.url)
@@ -465,7 +463,7 @@ def noted(sent: list[object], send: Callable[..., Any], *given: Any, **named: An
 
 
 @pytest.mark.parametrize("gates", STORES[:1], indirect=True)
-def test_a_caller_that_waits_for_many_chunks_at_a_service_asks_for_many_at_a_time(
+def test_waiting_for_many_chunks_at_a_service_asks_for_many_at_once(
     gates: tuple[Gate, Gate], server: Server, remote: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = gates

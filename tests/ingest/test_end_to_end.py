@@ -444,9 +444,7 @@ def test_failed_jobs_are_reported_when_the_profile_wants_it(there: Site) -> None
     assert (told["type"], told["data"]["batch"], told["data"]["local_ids"]) == ("ingest.failed", batch.id, ["x"])
 
 
-def test_a_report_is_sent_later_when_the_mail_server_is_unavailable(
-    there: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_waits_for_an_unavailable_mail_server(there: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.service.inventory.FIRST_PAUSE_SECONDS", 0.1)
     there.profile()
     there.box.data = "451 come back later"
