@@ -142,6 +142,7 @@ def test_a_consumer_subtracts_the_time_that_its_answer_took(
         with remote.queue.kept(item) as hold:
             seen.append((hold.deadline or 0.0, began[-1] + lease))
 
+    remote.queue.tables()  # It takes the signatures of `Queue` when it is imported.
     monkeypatch.setattr(Queue, "acquire_batch", noted(Queue.acquire_batch))
     monkeypatch.setattr(Queue, "renew", noted(Queue.renew))
     waiting = threading.Thread(target=wait)
