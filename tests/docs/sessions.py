@@ -39,6 +39,7 @@ _VARIES = [
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00| UTC)?"), "TIME"),
     (re.compile(r"^\d+ +TIME|(?<=--after )\d+", re.MULTILINE), "ENTRY"),
     (re.compile(r"\bpid \d+( #[0-9a-f]{6})?( hpc:\d+\.0)?"), "pid N"),
+    (re.compile(r"(?<=pid N)( +)\d+(?= +\S)"), r"\1TOKEN"),  # parallel workers claim in any order
     (
         re.compile(
             r"\b\d+ min \d+ s\b|\b\d+ h \d+ min\b|\b\d+ d \d+ h\b|\b\d+(\.\d+)?( ms| s| min| h|s)\b|\b\d+ d(?= ago)"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from headgate.cli.processes.readiness import ready
+from headgate.cli.processes.stopping import fork
 from headgate.service.leases.clock import steady
 
 #: A group, and the time of steady() at which it is killed; infinite: when this process dies; negative: never.
@@ -28,7 +29,7 @@ class Guardian:
     def __init__(self, folder: Path | None = None) -> None:
         """`folder`: removed after the groups when this process dies."""
         orders, self._orders = os.pipe()
-        self._process = os.fork()
+        self._process = fork()
         if self._process == 0:
             _guard(orders, folder)
         os.close(orders)

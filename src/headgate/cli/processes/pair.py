@@ -20,7 +20,7 @@ from typing import NoReturn, Self
 
 from headgate.cli.processes.channels import Listener, open_channels
 from headgate.cli.processes.guardian import Guardian, is_alive, send_to
-from headgate.cli.processes.stopping import STOP_SIGNALS
+from headgate.cli.processes.stopping import STOP_SIGNALS, fork
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 #: Seconds to wait until the last output is passed on.
@@ -57,7 +57,7 @@ class Processes:
         #: Receivers of the command's output, by descriptor. Set before the start.
         self.listeners: Mapping[int, Listener] = {}
         #: The command's process; also the number of its session and group.
-        self.group = os.fork()
+        self.group = fork()
         if self.group == 0:
             os.close(self._start)
             for channel in self._channels.values():

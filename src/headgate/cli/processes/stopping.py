@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -10,8 +11,6 @@ from typing import Any, Self
 
 #: Signals that ask a worker to stop.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-
-
 #: Maximum delay before a pause ends after a stop signal.
 HEARING_SECONDS = 0.1
 
@@ -57,6 +56,14 @@ class Stops:
             self.deliver(number)
         elif is_first and not self._held:
             raise SystemExit(128 + number)
+
+
+def fork() -> int:
+    """Fork while stop signals wait. An exception of their handler is lost in the hooks that run after a fork."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    child = os.fork()
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return child
 
 
 def signal_name(number: int) -> str:

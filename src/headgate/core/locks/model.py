@@ -184,11 +184,16 @@ class Blocker:
     #: The principal that owns it, if it is a lock.
     principal: str = ""
 
+    @property
+    def is_claim(self) -> bool:
+        """Whether a job of the ledger works on the chunk."""
+        return self.kind == "claim"
+
     def sentence(self) -> str:
         """Return one line: who holds it, since when, and what ends it."""
         if self.kind == "guard":
             return f"{self.resource}: {self.note or 'locked by the storage system'}"
-        if self.kind == "claim":
+        if self.is_claim:
             return f"{self.resource}: {self.note} by {self.client}, {self._ending()}"
         who = f"{self.client} ({self.owner})" if self.owner else self.client
         since = f" since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.since else ""

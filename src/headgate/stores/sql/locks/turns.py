@@ -248,7 +248,7 @@ class Queueing:
             ready=False,
             position=len(draft.ahead(request, ticket.number)),
             soonest=min(left, default=math.inf) + 0.001,
-            claimed=any(blocker.kind == "claim" for blocker in decision.blockers),
+            claimed=any(blocker.is_claim for blocker in decision.blockers),
             before=self._bell_before(obstacle),
         )
 
