@@ -14,10 +14,12 @@ import httpx2
 
 import headgate
 from headgate import Gate, LogStream, LogText
+from headgate.cli.service.found import SERVICE
 from headgate.core.inventory import InventoryFile, Message, MessageKind, Recording
 from headgate.core.queue.model import IngestJob
 from headgate.daemons.names import CONSUMERS
 from tests.announced import announced
+from tests.waiting import until
 
 COMMAND = [sys.executable, "-m", "headgate", "up", "--json", "-q", "--listen"]
 #: Locks of the full store: more than one page.
@@ -173,9 +175,12 @@ def move_job(gate: Gate, state: str, event: str, message: str = "", **changes: A
 
 
 def break_store(site: Site) -> None:
-    """Every page fails to read its data, but signing in works."""
+    """Every page fails to read its data, but signing in works. The service has started by then: what it cannot read at
+    its start ends it.
+    """
     import sqlite3
 
+    until(lambda: any(each.steps != (SERVICE,) for each in site.gate.queue.presence.living()), "its daemons to start")
     store = sqlite3.connect(site.folder / "headgate.sqlite")
     with store:
         for (name,) in store.execute("select name from sqlite_master where type = 'table'").fetchall():
